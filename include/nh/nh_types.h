@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nh_types.h: status codes, the error record and the callback types that every other nh header uses.
+ * Knows nothing of models or engines. Every function of the library that can fail returns an nh_status;
+ * where a human needs more than the code, the last argument is a caller-owned nh_error (may be NULL).
+ */
+#ifndef NH_TYPES_H
+#define NH_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define NH_API __attribute__((visibility("default")))
+#else
+#define NH_API
+#endif
+
+/* The one list of outcomes: name, value, message. Values never change; new ones are appended. */
+#define NH_STATUS_LIST(X)                                                              \
+	X(NH_OK, 0, "success")                                                             \
+	X(NH_ERR_ARG, -1, "an argument is not valid")                                      \
+	X(NH_ERR_NOMEM, -2, "out of memory")                                               \
+	X(NH_ERR_IO, -3, "a file could not be read or written")                            \
+	X(NH_ERR_FORMAT, -4, "a file is malformed")                                        \
+	X(NH_ERR_CONFIG, -5, "a configuration is contradictory or not understood")         \
+	X(NH_ERR_TENSOR, -6, "the tensors of a checkpoint do not match its configuration") \
+	X(NH_ERR_UNSUPPORTED, -7, "valid, but this build or arm cannot do it")             \
+	X(NH_ERR_LIMIT, -8, "a limit was exceeded")                                        \
+	X(NH_ERR_NOTFOUND, -9, "not found")                                                \
+	X(NH_ERR_CANCELLED, -10, "cancelled")                                              \
+	X(NH_ERR_BACKEND, -11, "the compute arm failed")                                   \
+	X(NH_ERR_NUMERIC, -12, "a value that must be finite is not")                       \
+	X(NH_ERR_STATE, -13, "the call is not allowed in this state")                      \
+	X(NH_ERR_TIMEOUT, -14, "timed out")                                                \
+	X(NH_ERR_TEMPLATE, -15, "the chat template refused or failed")                     \
+	X(NH_ERR_INTERNAL, -16, "a fault of this program")
+
+typedef enum nh_status {
+#define NH_STATUS_ENUM(name, value, message) name = value,
+	NH_STATUS_LIST(NH_STATUS_ENUM)
+#undef NH_STATUS_ENUM
+} nh_status;
+
+/* Filled on failure only. `text` is one line of UTF-8 without a trailing newline, always terminated. */
+typedef struct nh_error {
+	int32_t code; /* an nh_status */
+	char text[1020];
+} nh_error;
+
+typedef enum nh_log_level { NH_LOG_ERROR = 0, NH_LOG_WARN = 1, NH_LOG_NOTICE = 2, NH_LOG_DEBUG = 3 } nh_log_level;
+
+/* Called with one line of text (no newline), valid during the call only. May be called from any library thread,
+ * never from two at once for one model. Must not call back into the library. */
+typedef void (*nh_log_fn)(void *user, nh_log_level level, const char *text);
+
+/* Progress of long work: `done` of `total` in units named by `what` ("bytes", "tokens", ...); total 0 = unknown.
+ * Return false to cancel; the work then ends with NH_ERR_CANCELLED. */
+typedef bool (*nh_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
+
+/* Name ("NH_ERR_IO") and message of a status; unknown codes give "NH_ERR_?" and "unknown status". Never NULL, static. */
+NH_API const char *nh_status_name(nh_status status);
+NH_API const char *nh_status_message(nh_status status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * base_mem.h: the only allocator of the library, so that a test can make the nth allocation fail and count leaks.
+ * Sizes are size_t; products go through mem_mul. Memory is zeroed unless said otherwise. Thread-safe.
+ */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+void *mem_alloc(size_t bytes);                        /* zeroed; NULL when out of memory; bytes 0 gives a unique pointer */
+void *mem_array(size_t count, size_t size);           /* zeroed; NULL on overflow or out of memory */
+void *mem_aligned(size_t align, size_t bytes);        /* zeroed; align a power of two >= sizeof(void *) */
+void *mem_resize(void *p, size_t count, size_t size); /* grown part NOT zeroed; on failure p stays valid and NULL is returned */
+void mem_free(void *p);                               /* any pointer from above, or NULL */
+char *mem_strdup(const char *s);
+char *mem_strndup(const char *s, size_t n); /* copies n bytes and terminates */
+
+static inline bool mem_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+
+/* Fault injection for tests: after `after` further successful allocations each one fails until cleared with SIZE_MAX. */
+void mem_fail_after(size_t after);
+size_t mem_live(void); /* allocations not yet freed */
+
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+
+#endif

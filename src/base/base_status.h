@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * base_status.h: how this code base reports failure. A function that can fail returns nh_status and, where a human needs
+ * more, takes `nh_error *e` last (may be NULL). ERR(...) fills it and yields the code, so `return ERR(e, NH_ERR_IO, ...)`.
+ * Text form: "<file>: <key or tensor>: <found>, <expected>". The first writer wins only if callers stop at once: they do.
+ */
+#ifndef BASE_STATUS_H
+#define BASE_STATUS_H
+
+#include "nh/nh_types.h"
+
+#if defined(__GNUC__)
+#define BASE_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define BASE_UNUSED __attribute__((unused))
+#else
+#define BASE_PRINTF(f, a)
+#define BASE_UNUSED
+#endif
+
+/* Writes code and formatted text to e (if not NULL), control characters replaced by '?'; returns code. */
+nh_status err_set(nh_error *e, nh_status code, const char *format, ...) BASE_PRINTF(3, 4);
+
+/* Puts "prefix: " in front of e's text (context added on the way up); e may be NULL. Returns e's code, or `code`. */
+nh_status err_prefix(nh_error *e, nh_status code, const char *format, ...) BASE_PRINTF(3, 4);
+
+#define ERR(e, ...) err_set((e), __VA_ARGS__)
+#define ERR_NOMEM(e) err_set((e), NH_ERR_NOMEM, "out of memory")
+
+/* Returns from the calling function when `call` fails. For functions that own nothing at that point. */
+#define TRY(call)                                     \
+	do {                                              \
+		nh_status try_status_ = (call);               \
+		if (try_status_ != NH_OK) return try_status_; \
+	} while (0)
+
+/* The same with a ladder: sets `s` and jumps. */
+#define TRY_GOTO(s, call, label)      \
+	do {                              \
+		(s) = (call);                 \
+		if ((s) != NH_OK) goto label; \
+	} while (0)
+
+#endif
