@@ -10,9 +10,9 @@
 #include "base/base_mem.h"
 
 #define BLOCK_BYTES ((size_t)64 << 10)
-/* A measuring arena hands out addresses from here: aligned, never NULL, in the first page range that no mapping may use,
- * so that a touch faults at once. */
-#define MEASURE_BASE ((uintptr_t)4096)
+/* A measuring arena hands out addresses from here: aligned, never NULL, and outside what a process can map, so that a touch
+ * faults at once however much was asked for. */
+#define MEASURE_BASE ((uintptr_t)1 << 62)
 
 struct arena_block {
 	arena_block *next;
@@ -35,7 +35,7 @@ void arena_init_measure(arena *a)
 {
 	memset(a, 0, sizeof *a);
 	a->fixed = a->measuring = true;
-	a->cap = SIZE_MAX / 2;
+	a->cap = SIZE_MAX / 4;
 }
 
 static bool round_up(size_t bytes, size_t *out)
@@ -89,7 +89,7 @@ void *arena_array(arena *a, size_t count, size_t size)
 char *arena_strndup(arena *a, const char *s, size_t n)
 {
 	char *p = n < SIZE_MAX ? arena_alloc(a, n + 1) : NULL;
-	if (p) {
+	if (p && !a->measuring) {
 		memcpy(p, s, n);
 		p[n] = 0;
 	}

@@ -70,10 +70,11 @@ void file_map_close(file_map *m)
 
 void file_map_drop(const file_map *m, size_t offset, size_t bytes)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE), end = offset + bytes;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	if (offset > m->size || bytes > m->size - offset) return;
+	size_t end = (offset + bytes) / page * page;
 	offset = (offset + page - 1) / page * page;
-	end = end / page * page;
-	if (offset < end && end <= m->size) madvise((void *)(uintptr_t)(m->data + offset), end - offset, MADV_DONTNEED);
+	if (offset < end) madvise((void *)(uintptr_t)(m->data + offset), end - offset, MADV_DONTNEED);
 }
 
 nh_status file_read(const char *path, size_t limit, buf *out, nh_error *e)
@@ -143,17 +144,20 @@ nh_status file_writer_open(file_writer *w, const char *path, nh_error *e)
 
 void file_writer_put(file_writer *w, const void *data, size_t len)
 {
-	if (w->failed || len == 0) return;
-	if (fwrite(data, 1, len, w->f) != len) w->failed = true;
+	if (w->error || len == 0) return;
+	if (fwrite(data, 1, len, w->f) != len) w->error = errno ? errno : EIO;
 }
 
 nh_status file_writer_commit(file_writer *w, nh_error *e)
 {
 	nh_status s = NH_OK;
-	bool bad = w->failed || fflush(w->f) != 0 || fsync(fileno(w->f)) != 0;
-	if (fclose(w->f) != 0) bad = true;
+	int error = w->error;
+	if (!error && (fflush(w->f) != 0 || fsync(fileno(w->f)) != 0)) error = errno;
+	if (fclose(w->f) != 0 && !error) error = errno;
 	w->f = NULL;
-	if (bad || rename(w->temp, w->path) != 0) s = io_error(e, w->path, "cannot write");
+	if (!error && rename(w->temp, w->path) != 0) error = errno;
+	errno = error;
+	if (error) s = io_error(e, w->path, "cannot write");
 	if (s == NH_OK) {
 		mem_free(w->temp);
 		w->temp = NULL;
@@ -198,7 +202,13 @@ nh_status file_list_dir(file_list *l, const char *path, nh_error *e)
 	if (!d) return io_error(e, path, "cannot list");
 	size_t cap = 0;
 	nh_status s = NH_OK;
-	for (struct dirent *x; s == NH_OK && (x = readdir(d)) != NULL;) {
+	while (s == NH_OK) {
+		errno = 0;
+		const struct dirent *x = readdir(d);
+		if (!x) {
+			if (errno) s = io_error(e, path, "cannot list");
+			break;
+		}
 		if (strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0) continue;
 		if (l->count == LIST_LIMIT) {
 			s = ERR(e, NH_ERR_LIMIT, "%s: has more than %u entries", path, LIST_LIMIT);

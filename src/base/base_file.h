@@ -34,7 +34,7 @@ typedef struct file_writer {
 	FILE *f;    /* own */
 	char *path; /* own */
 	char *temp; /* own */
-	bool failed;
+	int error;  /* errno of the first failed write, 0 = none */
 } file_writer;
 
 nh_status file_writer_open(file_writer *w, const char *path, nh_error *e);

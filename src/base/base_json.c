@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base_buf.h"
@@ -24,6 +23,13 @@ static size_t word_at(const char *p, size_t left)
 	return 0;
 }
 
+/* A bare word before a colon would become a key, which no writer means: it stays as it is, so that the parser refuses it. */
+static bool is_key(const char *p, size_t left)
+{
+	while (left && (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n')) p++, left--;
+	return left && *p == ':';
+}
+
 /* Copies the text with the bare words quoted. Bytes inside strings stay as they are. */
 static void quote_words(buf *b, const char *text, size_t len)
 {
@@ -36,7 +42,7 @@ static void quote_words(buf *b, const char *text, size_t len)
 			continue;
 		}
 		size_t n = text[i] == '-' || text[i] == 'I' || text[i] == 'N' ? word_at(text + i, len - i) : 0;
-		if (n == 0) {
+		if (n == 0 || is_key(text + i + n, len - i - n)) {
 			i++;
 			continue;
 		}
@@ -102,11 +108,31 @@ double jsn_number(const json_t *v)
 	return s[0] == 'N' ? (double)NAN : s[0] == '-' ? -(double)INFINITY : (double)INFINITY;
 }
 
+enum { BRIEF = 56 };
+
+typedef struct brief {
+	char text[BRIEF + 4];
+	size_t len;
+} brief;
+
+/* Takes the first BRIEF bytes of the dump, then stops it. */
+static int take_brief(const char *data, size_t size, void *user)
+{
+	brief *b = user;
+	size_t n = size < BRIEF - b->len ? size : BRIEF - b->len;
+	memcpy(b->text + b->len, data, n);
+	b->len += n;
+	if (n == size) return 0;
+	memcpy(b->text + b->len, "...", 3);
+	return -1;
+}
+
 void jsn_brief(const json_t *v, char out[64])
 {
-	char *s = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-	snprintf(out, 64, "%.56s%s", s ? s : "absent", s && strlen(s) > 56 ? "..." : "");
-	free(s);
+	brief b = {{0}, 0};
+	if (v) json_dump_callback(v, take_brief, &b, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+	snprintf(out, 64, "%s", v ? b.text : "absent");
+	err_clean(out);
 }
 
 static const json_t *present(const json_t *o, const char *key)
@@ -169,7 +195,7 @@ nh_status jsn_get_string(const json_t *o, const char *name, const char *key, con
 	const json_t *v = present(o, key);
 	*out = fallback;
 	if (!v) return NH_OK;
-	if (!json_is_string(v)) return wrong(v, name, key, "a string", e);
+	if (!json_is_string(v) || strlen(json_string_value(v)) != json_string_length(v)) return wrong(v, name, key, "a string without NUL", e);
 	*out = json_string_value(v);
 	return NH_OK;
 }

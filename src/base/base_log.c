@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * base_log.c: formats one line and hands it over.
+ * base_log.c: formats one line, makes it printable and hands it over.
  */
 #include "base/base_log.h"
 
@@ -14,5 +14,6 @@ void log_line(const logger *l, nh_log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof text, format, args);
 	va_end(args);
+	err_clean(text);
 	l->fn(l->user, level, text);
 }

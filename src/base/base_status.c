@@ -29,11 +29,30 @@ const char *nh_status_message(nh_status status)
 	return "unknown status";
 }
 
-/* Error text may quote bytes of a hostile file; a terminal must not interpret them, and an error is one line. */
-static void clean(char *text)
+/* Length of the well-formed UTF-8 sequence at p (Unicode 16, table 3-7), 0 when there is none. Stops at the terminator. */
+static int sequence(const unsigned char *p)
 {
-	for (; *text; text++)
-		if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+	if (p[0] < 0x80) return 1;
+	if (p[0] < 0xC2 || p[0] > 0xF4) return 0;
+	int n = p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
+	unsigned lo = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80, hi = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+	if (p[1] < lo || p[1] > hi) return 0;
+	for (int i = 2; i < n; i++)
+		if ((p[i] & 0xC0) != 0x80) return 0;
+	return n;
+}
+
+/* Error text may quote bytes of a hostile file, and a format's width may cut a character in two. A terminal must not interpret
+ * them, and an error is one line. */
+void err_clean(char *text)
+{
+	unsigned char *p = (unsigned char *)text;
+	while (*p) {
+		int n = sequence(p);
+		bool control = *p < 0x20 || *p == 0x7F || (n == 2 && p[0] == 0xC2 && p[1] < 0xA0);
+		if (n == 0 || control) memset(p, '?', n ? (size_t)n : 1);
+		p += n ? n : 1;
+	}
 }
 
 nh_status err_set(nh_error *e, nh_status code, const char *format, ...)
@@ -44,7 +63,7 @@ nh_status err_set(nh_error *e, nh_status code, const char *format, ...)
 	e->code = code;
 	vsnprintf(e->text, sizeof e->text, format, args);
 	va_end(args);
-	clean(e->text);
+	err_clean(e->text);
 	return code;
 }
 
@@ -63,6 +82,6 @@ nh_status err_prefix(nh_error *e, nh_status code, const char *format, ...)
 	if (len > room) len = room;
 	memcpy(e->text + n, old, len);
 	e->text[(size_t)n + len] = 0;
-	clean(e->text);
+	err_clean(e->text);
 	return code;
 }

@@ -16,8 +16,11 @@
 #define BASE_UNUSED
 #endif
 
-/* Writes code and formatted text to e (if not NULL), control characters replaced by '?'; returns code. */
+/* Writes code and formatted text to e (if not NULL), made printable by err_clean; returns code. */
 nh_status err_set(nh_error *e, nh_status code, const char *format, ...) BASE_PRINTF(3, 4);
+
+/* Makes text from outside printable as one line, in place: control characters (C0, DEL, C1) and bytes that are not UTF-8 become '?'. */
+void err_clean(char *text);
 
 /* Puts "prefix: " in front of e's text (context added on the way up); e may be NULL. Returns e's code, or `code`. */
 nh_status err_prefix(nh_error *e, nh_status code, const char *format, ...) BASE_PRINTF(3, 4);
