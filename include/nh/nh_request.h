@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * nh_request.h: one prompt and what is to come of it.
+ */
+#ifndef NH_REQUEST_H
+#define NH_REQUEST_H
+
+#include "nh_engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nh_request nh_request;
+
+/* Rows of one traced tensor of one step, as doubles, valid during the call (on the engine's thread). name: "embedding", "layer.3.input" (the
+ * mixer's input, after its norm), "layer.3.hidden" (the mixer's output), "layer.3.residual_in" (the stream before it is added),
+ * "layer.3.residual" (after), "layer.3.router_logits", "final_norm", "logits". step 0 is the first step of the request. */
+typedef void (*nh_trace_fn)(
+    void *user, uint64_t step, const char *name, int64_t first_position, size_t rows, size_t columns, const double *values);
+
+typedef struct nh_request_options {
+	size_t size;
+	const int32_t *prompt; /* token ids; copied */
+	size_t prompt_tokens;  /* at least 1 */
+	int64_t max_tokens;    /* to generate; 0: only the prompt is computed (prompt scoring); -1: until an end or the context is full */
+
+	double temperature, top_p, min_p; /* 0 = greedy; 1 = off; 0 = off */
+	int32_t top_k;                    /* 0 = off */
+	double repetition_penalty;        /* 1 = off */
+	uint64_t seed;
+
+	bool ignore_end;        /* end tokens do not end it */
+	const int32_t *end_ids; /* more end tokens; copied */
+	size_t end_id_count;
+	const char *const *stop; /* stop strings, UTF-8, applied to content, not to reasoning; copied */
+	size_t stop_count;
+	bool include_stop; /* the stop string is part of the text */
+
+	bool text;                /* events carry text */
+	bool skip_special;        /* control tokens make no text */
+	bool split_reasoning;     /* text is sorted into reasoning and content by <think> and </think> */
+	bool starts_in_reasoning; /* the prompt has opened the thought already */
+
+	int32_t top_logprobs;    /* best tokens listed with each generated token, 0..64 */
+	const int32_t *want_ids; /* [want_steps][want_per_step]: ids whose log-probability and rank each step tells; -1: none; copied */
+	size_t want_steps, want_per_step;
+	int32_t prompt_top_logprobs;    /* the same for each prompt position (given those before it) */
+	const int32_t *prompt_want_ids; /* [prompt_tokens][prompt_want_per_position] */
+	size_t prompt_want_per_position;
+	bool prompt_logprobs; /* tell log-probabilities of prompt tokens at all */
+
+	const int32_t *forced; /* the engine takes these instead of drawing, in decode form, and goes on drawing after them; copied */
+	size_t forced_tokens;
+
+	nh_trace_fn trace; /* NULL: none */
+	void *trace_user;
+} nh_request_options;
+
+NH_API void nh_request_options_init(nh_request_options *options, size_t size);
+
+/* Queues the request. Fails at once on options that can never run (empty prompt, ids outside the vocabulary, longer than the context). */
+NH_API nh_status nh_engine_submit(nh_engine *engine, const nh_request_options *options, nh_request **out, nh_error *error);
+/* Ends it at the next step: a DONE event with NH_FINISH_CANCELLED follows. Async-signal-safe; any thread; may come late or twice. */
+NH_API void nh_request_cancel(nh_request *request);
+/* Cancels if still running and frees it when the engine lets go. NULL is fine. */
+NH_API void nh_request_release(nh_request *request);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
