@@ -25,7 +25,8 @@ tensor tensor_nd(void *data, num_dtype dtype, int rank, const int64_t *shape)
 	for (int i = rank - 1; i >= 0; i--) {
 		t.shape[i] = shape[i];
 		t.stride[i] = step;
-		step *= shape[i];
+		/* An overflow wraps: such a view has room 0 and fits nowhere. */
+		if (__builtin_mul_overflow(step, shape[i], &step)) continue;
 	}
 	if (!tensor_size(dtype, rank, shape, &t.room)) t.room = 0;
 	return t;
@@ -82,13 +83,17 @@ size_t tensor_bytes(const tensor *t)
 bool tensor_fits(const tensor *t)
 {
 	size_t last = 0;
+	bool empty = false;
+	for (int i = 0; i < t->rank; i++) {
+		if (t->shape[i] < 0 || t->stride[i] < 0) return false;
+		empty |= t->shape[i] == 0;
+	}
+	if (empty) return true;
 	for (int i = 0; i < t->rank; i++) {
 		size_t step;
-		if (t->shape[i] < 0 || t->stride[i] < 0) return false;
-		if (t->shape[i] == 0) return true;
 		if (!mem_mul((size_t)t->shape[i] - 1, (size_t)t->stride[i], &step) || !mem_add(last, step, &last)) return false;
 	}
 	size_t bytes;
 	return mem_add(last, 1, &last) && mem_mul(last, num_bytes(t->dtype), &bytes) &&
-	       (t->dtype == NUM_E2M1X2 ? (last + 1) / 2 : bytes) <= t->room;
+	       (t->dtype == NUM_E2M1X2 ? last / 2 + last % 2 : bytes) <= t->room;
 }
