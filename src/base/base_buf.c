@@ -23,7 +23,7 @@ static bool reserve(buf *b, size_t more)
 		b->failed = true;
 		return false;
 	}
-	if (need < b->cap) return true;
+	if (b->data && need < b->cap) return true;
 	size_t cap = b->cap + b->cap / 2 + 64;
 	if (cap <= need) cap = need + 1;
 	char *p = mem_resize(b->data, cap, 1);

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin front of CMake: each target is one command on a fresh machine (check, asan, tsan, fuzz and format want scripts/setup --dev).
+PREFIX ?= /usr/local
+DESTDIR ?=
+SECONDS ?= 60
+
+.PHONY: all demo test check asan tsan fuzz mutants install format clean
+
+all:
+	scripts/setup
+	test -f build/release/build.ninja || cmake --preset release
+	cmake --build build/release
+
+demo:
+	scripts/demo
+
+test:
+	scripts/test
+
+check: all
+	scripts/check
+
+asan tsan:
+	scripts/setup
+	test -f build/$@/build.ninja || cmake --preset $@
+	cmake --build build/$@
+	scripts/run_tests build/$@
+
+# Each fuzz target for SECONDS seconds, from the seeds in tests/fuzz/corpus.
+fuzz:
+	scripts/setup --dev
+	scripts/run_fuzz $(SECONDS)
+
+# Each planted fault of tests/mutants/patches must turn its test red.
+mutants:
+	scripts/setup --dev
+	scripts/run_mutants
+
+install: all
+	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+
+format:
+	find src include tests abi \( -name '*.c' -o -name '*.h' \) -not -path '*/gen/*' -print0 | xargs -0 clang-format -i
+
+clean:
+	rm -rf build
