@@ -11,29 +11,6 @@
 extern "C" {
 #endif
 
-typedef enum nh_event_type { NH_EVENT_PROMPT = 1, NH_EVENT_TOKEN = 2, NH_EVENT_DONE = 3, NH_EVENT_ERROR = 4 } nh_event_type;
-
-typedef enum nh_finish {
-	NH_FINISH_NONE = 0,
-	NH_FINISH_END = 1,     /* an end token */
-	NH_FINISH_STOP = 2,    /* a stop string */
-	NH_FINISH_LENGTH = 3,  /* max_tokens */
-	NH_FINISH_CONTEXT = 4, /* the context is full */
-	NH_FINISH_CANCELLED = 5,
-	NH_FINISH_ERROR = 6
-} nh_finish;
-
-typedef struct nh_logprob {
-	int32_t id;
-	int32_t rank; /* 1: the largest logit; 0 for id -1 */
-	double logprob;
-} nh_logprob;
-
-typedef struct nh_request_stats {
-	uint64_t prompt_tokens, computed_tokens, reused_tokens, generated_tokens, reasoning_tokens;
-	int64_t queue_us, first_token_us, prefill_us, decode_us, total_us; /* first_token_us counts from submit */
-} nh_request_stats;
-
 /* Pointers live until the next nh_request_next on the same request, or its release. */
 typedef struct nh_event {
 	size_t size;
@@ -42,9 +19,11 @@ typedef struct nh_event {
 	int64_t position; /* of that token in the sequence */
 	bool forced;      /* the token was forced; best_id tells what would have been drawn greedily */
 	bool end_token;   /* TOKEN: it is an end token (no text) */
-	int32_t best_id;  /* largest logit; with TOKEN always, with PROMPT except for position 0 (-1) */
-	double logprob;   /* of the token; PROMPT position 0: 0 */
+	/* The next four are told with PROMPT, except for position 0, and with TOKEN where the request asks for log-probabilities of generated
+	 * tokens (top_logprobs, want_ids or forced); else -1 and zeros, because they cost a pass over the vocabulary. */
+	int32_t best_id; /* largest logit */
 	int32_t rank;
+	double logprob;        /* of the token, before temperature and penalties */
 	double margin;         /* largest minus second largest logit, nats */
 	const nh_logprob *top; /* best first */
 	size_t top_count;

@@ -12,12 +12,6 @@ extern "C" {
 
 typedef struct nh_request nh_request;
 
-/* Rows of one traced tensor of one step, as doubles, valid during the call (on the engine's thread). name: "embedding", "layer.3.input" (the
- * mixer's input, after its norm), "layer.3.hidden" (the mixer's output), "layer.3.residual_in" (the stream before it is added),
- * "layer.3.residual" (after), "layer.3.router_logits", "final_norm", "logits". step 0 is the first step of the request. */
-typedef void (*nh_trace_fn)(
-    void *user, uint64_t step, const char *name, int64_t first_position, size_t rows, size_t columns, const double *values);
-
 typedef struct nh_request_options {
 	size_t size;
 	const int32_t *prompt; /* token ids; copied */
@@ -49,7 +43,8 @@ typedef struct nh_request_options {
 	size_t prompt_want_per_position;
 	bool prompt_logprobs; /* tell log-probabilities of prompt tokens at all */
 
-	const int32_t *forced; /* the engine takes these instead of drawing, in decode form, and goes on drawing after them; copied */
+	const int32_t *forced; /* the engine takes these instead of drawing, in decode form, and goes on drawing after them; they count as
+	                        * generated, and an end token among them ends the request unless ignore_end; copied */
 	size_t forced_tokens;
 
 	nh_trace_fn trace; /* NULL: none */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * nh_types.h: status codes, the error record and the callback types that every other nh header uses.
+ * nh_types.h: status codes, the error record, callback types, and the small records that events are made of.
  * Knows nothing of models or engines. Every function of the library that can fail returns an nh_status;
  * where a human needs more than the code, the last argument is a caller-owned nh_error (may be NULL).
  */
@@ -61,6 +61,36 @@ typedef void (*nh_log_fn)(void *user, nh_log_level level, const char *text);
 /* Progress of long work: `done` of `total` in units named by `what` ("bytes", "tokens", ...); total 0 = unknown.
  * Return false to cancel; the work then ends with NH_ERR_CANCELLED. */
 typedef bool (*nh_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
+
+/* What an event tells; nh_event.h has the event. */
+typedef enum nh_event_type { NH_EVENT_PROMPT = 1, NH_EVENT_TOKEN = 2, NH_EVENT_DONE = 3, NH_EVENT_ERROR = 4 } nh_event_type;
+
+typedef enum nh_finish {
+	NH_FINISH_NONE = 0,
+	NH_FINISH_END = 1,     /* an end token */
+	NH_FINISH_STOP = 2,    /* a stop string */
+	NH_FINISH_LENGTH = 3,  /* max_tokens */
+	NH_FINISH_CONTEXT = 4, /* the context is full */
+	NH_FINISH_CANCELLED = 5,
+	NH_FINISH_ERROR = 6
+} nh_finish;
+
+typedef struct nh_logprob {
+	int32_t id;
+	int32_t rank; /* 1: the largest logit; 0 for id -1 */
+	double logprob;
+} nh_logprob;
+
+typedef struct nh_request_stats {
+	uint64_t prompt_tokens, computed_tokens, reused_tokens, generated_tokens, reasoning_tokens;
+	int64_t queue_us, first_token_us, prefill_us, decode_us, total_us; /* first_token_us counts from submit; 0: no token came */
+} nh_request_stats;
+
+/* Rows of one traced tensor of one step, as doubles, valid during the call (on the engine's thread). name: "embedding", "layer.3.input" (the
+ * mixer's input, after its norm), "layer.3.hidden" (the mixer's output), "layer.3.residual_in" (the stream before it is added),
+ * "layer.3.residual" (after), "layer.3.router_logits", "final_norm", "logits". step 0 is the first step of the request. */
+typedef void (*nh_trace_fn)(
+    void *user, uint64_t step, const char *name, int64_t first_position, size_t rows, size_t columns, const double *values);
 
 /* Name ("NH_ERR_IO") and message of a status; unknown codes give "NH_ERR_?" and "unknown status". Never NULL, static. */
 NH_API const char *nh_status_name(nh_status status);
