@@ -74,6 +74,12 @@ void exec_count(exec *x, op_id op, const void *args);
 /* Types that a profile asks of an arm whose exact arithmetic is `exact` (F64 on ref, F32 elsewhere). */
 exec_types exec_types_of(const nh_numerics *num, num_dtype exact);
 
+/* Type of expert_ffn's rows: they are rounded to act by every expert kernel but the native FP4 one (model.md 6.6-6.8). */
+static inline num_dtype exec_expert_type(const exec *x, const weight_experts *experts)
+{
+	return x->num->w4a4 == NUM_W4A4_NATIVE && experts->down[0].scheme == NUM_SCHEME_NVFP4 ? x->types.wide : x->types.act;
+}
+
 /* A contiguous scratch tensor, not cleared; on failure the exec fails and an absent tensor is returned. */
 tensor exec_scratch(exec *x, num_dtype dtype, int64_t rows, int64_t cols);
 tensor exec_scratch3(exec *x, num_dtype dtype, int64_t a, int64_t b, int64_t c);

@@ -60,13 +60,14 @@ nh_status load_weight(loader *l, const char *module, int64_t n, int64_t k, weigh
 nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weight *out, nh_error *e);
 /* The embedding table: rows in file memory (or uploaded), BF16 or F32. */
 nh_status load_table(loader *l, const char *name, int64_t rows, int64_t cols, tensor *out, nh_error *e);
-/* A table seen as a weight: tied heads. */
-weight load_tied(const tensor *table, const char *name);
+/* A table used as a weight matrix too: tied heads. */
+nh_status load_tied(loader *l, const char *name, const tensor *table, weight *out, nh_error *e);
 /* A parameter of `rank` dimensions. */
 nh_status load_param(loader *l, const char *name, load_kind kind, int rank, const int64_t *shape, tensor *out, nh_error *e);
 /* A scalar ([] or [1]) that may be absent: then `fallback`, *found false. Rounded to bf16 where the profile says kv_scale_bf16. */
 nh_status load_kv_scale(loader *l, const char *name, float fallback, float *out, bool *found, nh_error *e);
-/* Whether the checkpoint has a tensor of this name (always false with shapes only). Consumes nothing. */
+/* Whether the checkpoint has a tensor of this name (always false with shapes only; loader_shapes_only). Consumes nothing. */
+bool loader_shapes_only(const loader *l);
 bool load_has(const loader *l, const char *name);
 /* Accounts for a tensor of this exact shape without using it: MTP parameters. Matrices follow the quantisation rules. */
 nh_status load_skip_weight(loader *l, const char *module, int64_t n, int64_t k, nh_error *e);
@@ -80,6 +81,9 @@ nh_status loader_finish(loader *l, nh_error *e);
 const uint64_t *loader_scheme_bytes(const loader *l); /* [NUM_SCHEME_COUNT] */
 uint64_t loader_param_bytes(const loader *l);
 bool loader_has_w4a4(const loader *l);
+bool loader_fp8_kv(const loader *l); /* the checkpoint asks for FP8 KV pages */
+const logger *loader_log(const loader *l);
+const char *loader_files(const loader *l); /* files_name */
 nh_status load_string(loader *l, const char **out, nh_error *e, const char *format, ...)
     BASE_PRINTF(4, 5); /* a name that lives with the loader */
 

@@ -36,6 +36,7 @@ typedef struct model_shape {
 	const model_kv_shape *kv;       /* borrow [attn_layers] */
 	bool fp8_kv;                    /* the checkpoint asks for FP8 pages */
 	num_dtype ssm_dtype;            /* what the config asks for the SSM cache; F32 when unset (model.md 4.8) */
+	const char *ssm_dtype_text;     /* as the file spells it; "" when unset */
 } model_shape;
 
 /* The state pools of all layers, in the order of shape->mamba and shape->kv. */

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * load_impl.h: what the files of this room share.
+ */
+#ifndef LOAD_LOAD_IMPL_H
+#define LOAD_LOAD_IMPL_H
+
+#include "load/ledger.h"
+#include "load/loader.h"
+
+/* Something to give back when the loader closes. */
+typedef struct load_owned {
+	struct load_owned *next;
+	weight *imported; /* to release from the arm */
+	void *memory;     /* the arm's memory */
+} load_owned;
+
+struct loader {
+	loader_options o;
+	ledger ledger;
+	arena keep; /* names, owned lines, imported weights */
+	load_owned *owned;
+	uint64_t scheme_bytes[NUM_SCHEME_COUNT], param_bytes;
+	uint64_t bytes_done;
+	bool has_w4a4;
+};
+
+load_owned *load_own(loader *l);                   /* a zeroed line in the list; NULL when out of memory */
+void *load_memory(loader *l, size_t bytes);        /* the arm's memory, given back at close */
+void load_report(loader *l, const load_record *r); /* sums, and the caller's function */
+nh_status load_progress(loader *l, size_t bytes, nh_error *e);
+bool load_eager(const loader *l);
+bool load_float(ledger *g, const st_tensor *t); /* BF16 or F32, else noted */
+const st_tensor *load_take(loader *l, const char *name, int rank, const int64_t *shape);
+
+#endif
