@@ -128,9 +128,9 @@ static nh_status bind_moe(binder *b, const nm_layer_config *lc, nm_moe *m, weigh
 	const nm_moe_dims *d = &lc->moe;
 	int64_t D = b->c->hidden;
 	*m = (nm_moe){.chosen = d->chosen,
-	    .n_group = d->groups,
-	    .topk_group = d->top_groups,
-	    .norm_topk = d->normalise,
+	    .n_group = d->n_group,
+	    .topk_group = d->topk_group,
+	    .norm_topk = d->norm_topk,
 	    .has_shared = d->shared > 0,
 	    .has_latent = d->latent > 0,
 	    .factor = (float)d->factor};
