@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * engine.h: runs requests on an opened model. One thread owns the caches, the exec and all sequences; everybody else posts requests to its
+ * inbox and reads their events. Requests run one at a time, in order. Knows token ids and no text: what turns ids into text is a hook
+ * that the caller gives with the request.
+ * The invariant that breaks first: between two commits of a step nothing that a later step reads has changed.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "base/base_log.h"
+#include "exec/backend.h"
+#include "model/model.h"
+#include "op/op_list.h"
+
+#define ENGINE_TOP_MAX 64      /* best tokens listed with a token */
+#define ENGINE_WANT_MAX 256    /* ids asked for by name with a token */
+#define ENGINE_QUEUE_MAX 1024  /* requests that wait */
+#define ENGINE_STEP_TOKENS 512 /* default prompt tokens a step */
+#define ENGINE_CONTEXT 32768   /* default bound of the context */
+
+/* What an engine runs on. Immutable but for in_use; outlives the engine. */
+typedef struct engine_parts {
+	const backend *arm;
+	exec *base;          /* the arm's own exec: memory goes through it */
+	exec *x;             /* the outermost exec: ops go through it */
+	const exec *profile; /* the profile wrapper in between, or NULL */
+	const model *m;
+	num_dtype kv;       /* type of KV pages */
+	const int32_t *end; /* [end_count] end tokens */
+	size_t end_count;
+	const logger *log;  /* may be NULL */
+	atomic_bool in_use; /* an engine holds the exec */
+} engine_parts;
+
+typedef struct engine_options {
+	int64_t max_context; /* tokens a sequence may have; 0: the model's maximum, at most ENGINE_CONTEXT */
+	int64_t step_tokens; /* 0: ENGINE_STEP_TOKENS; rounded down to scan edges, raised to one chunk with a notice */
+	int event_limit;     /* events that wait for the reader of one request; 0: 64 */
+} engine_options;
+
+/* Text made of one token, or what was held back. Pointers live until the next call of the hook. */
+typedef struct engine_text {
+	const char *reasoning, *content; /* UTF-8, not terminated; may be NULL when empty */
+	size_t reasoning_bytes, content_bytes;
+	bool in_reasoning; /* push: the token belongs to the thought */
+	bool stopped;      /* push: a stop string is complete */
+	int stop_index;    /* which */
+} engine_text;
+
+/* Called on the engine's thread, close also where the request never ran. */
+typedef struct engine_hooks {
+	void *self; /* own */
+	nh_status (*push)(void *self, int32_t id, engine_text *out, nh_error *e);
+	nh_status (*finish)(void *self, engine_text *out, nh_error *e); /* the text has ended: what was held back */
+	void (*close)(void *self);
+} engine_hooks;
+
+/* As nh_request_options, which has the meaning of each field. Arrays are copied. */
+typedef struct engine_spec {
+	const int32_t *prompt;
+	size_t prompt_tokens;
+	int64_t max_tokens;
+	double temperature, top_p, min_p, repetition_penalty;
+	int32_t top_k;
+	uint64_t seed;
+	bool ignore_end;
+	const int32_t *end_ids;
+	size_t end_id_count;
+	int32_t top_logprobs;
+	const int32_t *want_ids;
+	size_t want_steps, want_per_step;
+	bool prompt_logprobs;
+	int32_t prompt_top_logprobs;
+	const int32_t *prompt_want_ids;
+	size_t prompt_want_per_position;
+	const int32_t *forced;
+	size_t forced_tokens;
+	nh_trace_fn trace;
+	void *trace_user;
+	engine_hooks hooks; /* push NULL: no text */
+} engine_spec;
+
+/* As nh_event. Pointers live until the next engine_request_next on the same request, or its release. */
+typedef struct engine_event {
+	nh_event_type type;
+	int32_t token;
+	int64_t position;
+	bool forced, end_token;
+	int32_t best_id, rank;
+	double logprob, margin;
+	nh_logprob *top, *want;
+	size_t top_count, want_count;
+	const char *reasoning, *content; /* terminated */
+	size_t reasoning_bytes, content_bytes;
+	nh_finish finish;
+	int stop_index;
+	nh_request_stats stats;
+	const nh_error *error; /* ERROR */
+} engine_event;
+
+typedef struct engine_op_stat {
+	const char *op;
+	uint64_t calls, rows, bytes, reference_calls, ns;
+} engine_op_stat;
+
+typedef struct engine_stats {
+	uint64_t requests, cancelled, failed, nan_failures;
+	uint64_t prompt_tokens, generated_tokens, steps;
+	uint64_t reference_calls, state_update_rows, scan_calls, scan_chunks, conv_update_rows, conv_forward_calls, gathers, scatters,
+	    expert_rows, experts_read, bytes_uploaded;
+	uint64_t kv_bytes, state_bytes, scratch_bytes;
+	engine_op_stat ops[OP_COUNT];
+} engine_stats;
+
+typedef struct engine engine;
+typedef struct engine_request engine_request;
+
+/* NH_ERR_STATE while another engine is open on the parts. *out is NULL on failure. */
+nh_status engine_open(engine **out, engine_parts *parts, const engine_options *options, nh_error *e);
+/* Cancels everything and joins the thread. Requests stay readable until they are released. NULL is fine. */
+void engine_close(engine *g);
+/* Takes the hooks in every case, also on failure. NH_ERR_ARG for what can never run, NH_ERR_LIMIT when ENGINE_QUEUE_MAX requests wait. Any
+ * thread. */
+nh_status engine_submit(engine *g, const engine_spec *spec, engine_request **out, nh_error *e);
+void engine_get_stats(engine *g, engine_stats *out); /* as of the last step; any thread */
+
+/* NH_OK, NH_ERR_TIMEOUT, or NH_ERR_STATE after the last event. timeout_us < 0: for ever. One thread at a time a request. */
+nh_status engine_request_next(engine_request *r, engine_event *out, int64_t timeout_us);
+void engine_request_cancel(engine_request *r);  /* async-signal-safe */
+void engine_request_release(engine_request *r); /* cancels; NULL is fine */
+
+/* Scratch that an engine with these options would reserve, by a dry run: touches no weights, state or pages. */
+nh_status engine_measure(const engine_parts *parts, const engine_options *options, size_t *scratch_bytes, nh_error *e);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * open.c: opens a checkpoint on an arm, in the order in which things can be refused cheaply: names and configuration before tensors. Owns
+ * no format and no layer. The invariant that breaks first: every tensor of the files is accounted for before the model is handed out.
+ */
+#include "engine/open.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/registry.h"
+#include "base/base_file.h"
+#include "base/base_mem.h"
+#include "exec/wrap.h"
+#include "fmt/identity.h"
+#include "model/nemotron_h/nm_model.h"
+
+/* The caller's function never runs twice at once. */
+static void log_locked(void *user, nh_log_level level, const char *text)
+{
+	engine_model *m = user;
+	pthread_mutex_lock(&m->log_lock);
+	m->user_log.fn(m->user_log.user, level, text);
+	pthread_mutex_unlock(&m->log_lock);
+}
+
+/* "hub/models--org--name/snapshots/<revision>" is org/name; anything else is called after its folder. */
+static char *display_name(const char *dir)
+{
+	char full[PATH_MAX];
+	const char *path = realpath(dir, full) ? full : dir;
+	const char *models = strstr(path, "/models--"), *end = models ? strstr(models, "/snapshots/") : NULL;
+	if (!end) return mem_strdup(path_base(path));
+	models += strlen("/models--");
+	char *name = mem_strndup(models, (size_t)(end - models)), *dashes = name ? strstr(name, "--") : NULL;
+	if (dashes) {
+		*dashes = '/';
+		memmove(dashes + 1, dashes + 2, strlen(dashes + 2) + 1);
+	}
+	return name;
+}
+
+static nh_status read_documents(engine_model *m, const char *path, const open_options *o, nh_error *e)
+{
+	TRY(model_dir_resolve(path, o->cache_root, &m->dir, e));
+	TRY(config_load(&m->config, m->dir.config, e));
+	char *gen = path_join(m->dir.dir, "generation_config.json"), *quant = path_join(m->dir.dir, "hf_quant_config.json");
+	nh_status s = gen && quant ? NH_OK : ERR_NOMEM(e);
+	if (s == NH_OK) s = generation_load(&m->gen, m->config, m->dir.config, gen, e);
+	if (s == NH_OK) s = quant_load(&m->quant, m->config, m->dir.config, quant, e);
+	mem_free(gen);
+	mem_free(quant);
+	if (s == NH_OK && !(m->name = display_name(m->dir.dir))) s = ERR_NOMEM(e);
+	return s;
+}
+
+static nh_status unknown(const char *what, const char *given, const char *(*choice)(int i), nh_error *e)
+{
+	buf list = {0};
+	for (int i = 0; choice(i); i++) buf_printf(&list, "%s%s", i ? ", " : "", choice(i));
+	nh_status s = ERR(e, NH_ERR_ARG, "%s: is %.40s, expected one of: %s", what, given, list.data ? list.data : "");
+	buf_deinit(&list);
+	return s;
+}
+
+static const char *arm_name(int i) { return backend_at(i) ? backend_at(i)->name : NULL; }
+static const char *profile_name(int i) { return num_profile_at(i) ? num_profile_at(i)->name : NULL; }
+static const char *kv_name(int i) { return i < 3 ? (const char *const[]){"auto", "bf16", "fp8"}[i] : NULL; }
+
+static nh_status open_arm(engine_model *m, const open_options *o, nh_error *e)
+{
+	engine_parts *p = &m->parts;
+	p->arm = o->arm ? backend_find(o->arm) : backend_at(0);
+	if (!p->arm) return unknown("arm", o->arm ? o->arm : "none", arm_name, e);
+	backend_options b = {.log = &m->log, .threads = o->threads};
+	const char *profile = o->numerics ? o->numerics : p->arm->default_profile;
+	b.num = num_profile(profile);
+	if (!b.num) return unknown("numerics", profile, profile_name, e);
+	TRY(p->arm->open(&m->base, &b, e));
+	p->base = p->x = m->base;
+	if (o->profile) {
+		m->profile = wrap_profile_create(p->x);
+		if (!m->profile) return ERR_NOMEM(e);
+		p->profile = p->x = m->profile;
+	}
+	if (o->check) {
+		m->check = wrap_check_create(p->x, p->arm->host_memory);
+		if (!m->check) return ERR_NOMEM(e);
+		p->x = m->check;
+	}
+	return NH_OK;
+}
+
+static nh_status load(engine_model *m, const open_options *o, nh_error *e)
+{
+	TRY(st_set_open(&m->set, m->dir.dir, &m->log, e));
+	const loader_options l = {.set = m->set,
+	    .quant = m->quant,
+	    .x = m->base,
+	    .arm = m->parts.arm,
+	    .log = &m->log,
+	    .files_name = m->dir.dir,
+	    .progress = o->progress,
+	    .progress_user = o->progress_user};
+	TRY(loader_open(&m->loader, &l, e));
+	TRY(nm_family.open(&m->m, m->config, m->dir.config, m->loader, e));
+	TRY(loader_finish(m->loader, e));
+	m->parts.m = m->m;
+	return NH_OK;
+}
+
+static nh_status choose_kv(engine_model *m, const char *wanted, nh_error *e)
+{
+	const model_shape *s = &m->m->shape;
+	if (s->ssm_dtype != NUM_F32)
+		return ERR(e, NH_ERR_UNSUPPORTED, "%s: mamba_ssm_cache_dtype: is %s, this arm supports float32", m->dir.config, s->ssm_dtype_text);
+	num_dtype plain = m->base->types.kv;
+	if (!wanted || strcmp(wanted, "auto") == 0) m->parts.kv = s->fp8_kv ? NUM_E4M3 : plain;
+	else if (strcmp(wanted, "bf16") == 0) m->parts.kv = plain;
+	else if (strcmp(wanted, "fp8") == 0) m->parts.kv = NUM_E4M3;
+	else return unknown("kv_dtype", wanted, kv_name, e);
+	return NH_OK;
+}
+
+/* Numbers that people ask for. */
+static nh_status describe(engine_model *m, nh_error *e)
+{
+	const model_shape *s = &m->m->shape;
+	const uint64_t *scheme = loader_scheme_bytes(m->loader);
+	const exec_types *t = &m->base->types;
+	m->weight_bytes = loader_param_bytes(m->loader);
+	for (int i = 0; i < NUM_SCHEME_COUNT; i++) {
+		m->weight_bytes += scheme[i];
+		if (scheme[i])
+			buf_printf(&m->formats, "%s%s %.1f MB", m->formats.len ? ", " : "", num_scheme_name((num_scheme)i), (double)scheme[i] / 1e6);
+	}
+	if (m->formats.failed || (!m->formats.data && (buf_str(&m->formats, ""), m->formats.failed))) return ERR_NOMEM(e);
+	for (int i = 0; i < s->attn_layers; i++)
+		m->kv_bytes_token += 2 * (uint64_t)(s->kv[i].kv_heads * s->kv[i].head_dim) * num_bytes(m->parts.kv);
+	for (int i = 0; i < s->mamba_layers; i++) {
+		const model_mamba_shape *l = &s->mamba[i];
+		m->state_bytes_sequence += (uint64_t)((l->taps - 1) * l->channels) * num_bytes(t->conv_state);
+		m->state_bytes_sequence += (uint64_t)(l->heads * l->head_dim * l->state) * num_bytes(t->ssm_state);
+	}
+	size_t scratch;
+	TRY(engine_measure(&m->parts, &(engine_options){0}, &scratch, e));
+	m->scratch_bytes = scratch;
+	return NH_OK;
+}
+
+nh_status engine_model_open(engine_model **out, const char *path, const open_options *o, nh_error *e)
+{
+	*out = NULL;
+	engine_model *m = mem_alloc(sizeof *m);
+	if (!m) return ERR_NOMEM(e);
+	pthread_mutex_init(&m->log_lock, NULL);
+	m->user_log = o->log;
+	if (o->log.fn) m->log = (logger){.fn = log_locked, .user = m, .level = o->log.level};
+	nh_status s = read_documents(m, path, o, e);
+	if (s == NH_OK) s = open_arm(m, o, e);
+	if (s == NH_OK) s = load(m, o, e);
+	if (s == NH_OK) s = choose_kv(m, o->kv_dtype, e);
+	if (s == NH_OK) {
+		m->parts.end = m->gen.end;
+		m->parts.end_count = (size_t)m->gen.end_count;
+		m->parts.log = &m->log;
+		s = describe(m, e);
+	}
+	if (s != NH_OK) {
+		engine_model_close(m);
+		return s;
+	}
+	*out = m;
+	return NH_OK;
+}
+
+void engine_model_close(engine_model *m)
+{
+	if (!m) return;
+	if (m->m) m->m->family->close(m->m);
+	loader_close(m->loader);
+	wrap_destroy(m->check);
+	wrap_destroy(m->profile);
+	if (m->base) m->parts.arm->close(m->base);
+	st_set_close(m->set);
+	quant_close(m->quant);
+	json_decref(m->config);
+	model_dir_free(&m->dir);
+	buf_deinit(&m->formats);
+	mem_free(m->name);
+	pthread_mutex_destroy(&m->log_lock);
+	mem_free(m);
+}
+
+nh_status engine_model_identity(const engine_model *m, char hex[65], nh_error *e)
+{
+	char *tokenizer = path_join(m->dir.dir, "tokenizer.json");
+	if (!tokenizer) return ERR_NOMEM(e);
+	nh_status s = identity_compute(m->dir.config, file_exists(tokenizer) ? tokenizer : NULL, m->set, NULL, NULL, hex, e);
+	mem_free(tokenizer);
+	return s;
+}
