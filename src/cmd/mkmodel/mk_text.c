@@ -50,7 +50,7 @@ static int append(const char *data, size_t len, void *user)
 nh_status mk_put_json(const char *dir, const char *name, const json_t *v, nh_error *e)
 {
 	buf out = {0};
-	nh_status s = v == NULL || json_dump_callback(v, append, &out, JSON_INDENT(1)) != 0 ? ERR_NOMEM(e) : NH_OK;
+	nh_status s = v == NULL || json_dump_callback(v, append, &out, JSON_INDENT(1) | JSON_REAL_PRECISION(15)) != 0 ? ERR_NOMEM(e) : NH_OK;
 	buf_char(&out, '\n');
 	if (s == NH_OK) s = out.failed ? ERR_NOMEM(e) : put_file(dir, name, out.data, out.len, e);
 	buf_deinit(&out);
