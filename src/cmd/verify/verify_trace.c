@@ -20,6 +20,7 @@ typedef struct item {
 	int order;                 /* run, then layer, then kind: the order in which values arise */
 	int64_t first, rows, cols; /* positions first .. first + rows - 1 */
 	nh_tensor_view view;
+	bool judged;             /* hidden and residual are; the rest is told */
 	double difference, size; /* sums of squares */
 	int64_t seen;
 } item;
@@ -144,6 +145,7 @@ static nh_status collect(const nh_tensors *t, trace_run *r, nh_error *e)
 		it.cols = it.view.shape[1];
 		it.first = vllm && step > 0 ? (int64_t)r->prompt_tokens + step - 1 : (int64_t)r->prompt_tokens - it.rows;
 		snprintf(it.label, sizeof it.label, "%.63s", name);
+		it.judged = strstr(it.name, "hidden") || strstr(it.name, "residual");
 		r->items[r->count++] = it;
 	}
 	qsort(r->items, r->count, sizeof *r->items, by_order);
@@ -182,10 +184,11 @@ static size_t tell(const verify *v, trace_run *r, double band, const item **firs
 	for (size_t i = 0; i < r->count; i++) {
 		const item *it = &r->items[i];
 		double relative = it->size > 0 ? sqrt(it->difference / it->size) : it->difference > 0 ? INFINITY : 0;
-		bool complete = it->seen == it->rows, bad = !complete || !(relative <= band);
-		if (complete && relative > *worst) *worst = relative;
-		json_array_append_new(list, json_pack("{s:s, s:f, s:b, s:I}", "tensor", it->label, "relative_l2",
-		                                isfinite(relative) ? relative : -1.0, "ok", !bad, "rows", (json_int_t)it->seen));
+		bool complete = it->seen == it->rows, bad = it->judged && (!complete || !(relative <= band));
+		if (it->judged && complete && relative > *worst) *worst = relative;
+		json_array_append_new(
+		    list, json_pack("{s:s, s:f, s:b, s:b, s:I}", "tensor", it->label, "relative_l2", isfinite(relative) ? relative : -1.0, "judged",
+		              it->judged, "ok", !bad, "rows", (json_int_t)it->seen));
 		if (!bad) continue;
 		if (over++ == 0) *first = it;
 		if (!complete) verify_say(v, "  %-28s %lld of %lld rows seen\n", it->label, (long long)it->seen, (long long)it->rows);
