@@ -42,6 +42,7 @@ static void refuses_what_overflows(void **state)
 	assert_null(arena_alloc(&a, SIZE_MAX));
 	assert_null(arena_alloc(&a, SIZE_MAX - 100));
 	assert_null(arena_array(&a, SIZE_MAX / 2, 3));
+	assert_null(arena_array(&a, (size_t)1 << 33, (size_t)1 << 31)); /* wraps to 0 */
 	assert_null(arena_strndup(&a, "", SIZE_MAX));
 	arena_deinit(&a);
 	arena_init_fixed(&a, 256);

@@ -19,6 +19,9 @@ static void zeroes_and_counts(void **state)
 {
 	(void)state;
 	size_t before = mem_live();
+	void *dirty = mem_alloc(20000); /* so that fresh blocks are not zero by luck */
+	memset(dirty, 0xAB, 20000);
+	mem_free(dirty);
 	void *a = mem_alloc(1000), *b = mem_array(10, 30), *c = mem_aligned(64, 100);
 	assert_non_null(a);
 	assert_non_null(b);
