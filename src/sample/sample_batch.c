@@ -32,7 +32,7 @@ sample_batch *sample_batch_create(int rows, int64_t vocab)
 	if (rows < 1 || rows > INT32_MAX / ROW_BIASES || vocab < 1 || vocab > INT32_MAX) return NULL;
 	sample_batch *b = mem_alloc(sizeof *b);
 	if (!b) return NULL;
-	size_t n = (size_t)rows, cells, words;
+	size_t n = (size_t)rows, cells = 0, words = 0;
 	b->cap = rows;
 	b->vocab = vocab;
 	b->words = (vocab + 31) / 32;
