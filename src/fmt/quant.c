@@ -97,12 +97,12 @@ bool quant_excludes(const char *pattern, const char *module)
 	char name[QUANT_NAME_MAX + 32];
 	if (!*pattern || strlen(plain) > QUANT_NAME_MAX) return false;
 	if (is_outside(plain)) return matches(pattern, plain) || (cut != pattern && is_outside(cut) && matches(cut, plain));
-	if (matches(pattern, plain)) return true;
 	/* A plain path with a prefix can only match from the front, in whatever style it is written: the common case, and the cheap one. */
 	if (cut != pattern && !strpbrk(cut, "*?[")) {
 		size_t n = strlen(cut);
 		return n && strncmp(cut, plain, n) == 0 && !(digit(cut[n - 1]) && digit(plain[n]));
 	}
+	if (matches(pattern, plain)) return true;
 	for (size_t i = 0; i < ARRAY_LEN(STYLES); i++) {
 		snprintf(name, sizeof name, "%s%s", STYLES[i], plain);
 		if (matches(pattern, name)) return true;

@@ -157,17 +157,19 @@ static void one_algorithm(void **state)
 static void mixed_rules(void **state)
 {
 	(void)state;
-	quant_config *q = open_text(MIXED("\"mtp*\",\"backbone.layers.9.mixer.in_proj\"",
-	    F8("backbone.layers.0.mixer.in_proj") "," F8("model.layers.2.mixer.in_proj") "," F8("backbone.layers.9.mixer.in_proj") "," W4("lm_"
-	                                                                                                                                  "hea"
-	                                                                                                                                  "d") "," W4("backbone.layers.1.mixer.experts") "," W4("backbone.layers.3.mixer.experts.0.up_proj") "," W4("backbone.layers.3.mixer.experts.0.down_proj") "," F8(
-	        "backbone.layers.3.mixer.shared_experts.up_proj") "," N4("backbone.layers.4.mixer.up_proj") "," N4("backbone.layers.4.mixer."
-	                                                                                                           "down_proj") "," F8("backbon"
-	                                                                                                                               "e."
-	                                                                                                                               "layers."
-	                                                                                                                               "5."
-	                                                                                                                               "mixer."
-	                                                                                                                               "o_proj") "," F8("backbone.layers.6.mixer.q_proj") "," F8("backbone.layers.7.mixer.shared_experts.up_proj")));
+	quant_config *q =
+	    open_text(
+	        MIXED("\"mtp*\",\"backbone.layers.9.mixer.in_proj\"",
+	            F8(
+	                "backbone.layers.0.mixer.in_proj") "," F8("model.layers.2.mixer.in_proj") "," F8("backbone.layers.9.mixer.in_proj") "," W4("lm_"
+	                                                                                                                                           "hea"
+	                                                                                                                                           "d") "," W4("backbone.layers.1.mixer.experts") "," W4("backbone.layers.3.mixer.experts.0.up_proj") "," W4("backbone.layers.3.mixer.experts.0.down_proj") "," F8("backbone.layers.3.mixer.shared_experts.up_proj") "," N4("backbone.layers.4.mixer.up_proj") "," N4("backbone.layers.4.mixer."
+	                                                                                                                                                                                                                                                                                                                                                                                                              "down_proj") "," F8("backbon"
+	                                                                                                                                                                                                                                                                                                                                                                                                                                  "e."
+	                                                                                                                                                                                                                                                                                                                                                                                                                                  "layers."
+	                                                                                                                                                                                                                                                                                                                                                                                                                                  "5."
+	                                                                                                                                                                                                                                                                                                                                                                                                                                  "mixer."
+	                                                                                                                                                                                                                                                                                                                                                                                                                                  "o_proj") "," F8("backbone.layers.6.mixer.q_proj") "," F8("backbone.layers.7.mixer.shared_experts.up_proj")));
 	resolves(q, "backbone.layers.0.mixer.in_proj", NUM_SCHEME_FP8, "exact key layers.0.mixer.in_proj");
 	resolves(q, "model.backbone.layers.0.mixer.in_proj", NUM_SCHEME_FP8, "exact key");
 	resolves(q, "backbone.layers.2.mixer.in_proj", NUM_SCHEME_FP8, "exact key");
@@ -440,6 +442,70 @@ static void published_mixed_map(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* The published models' rules in short form (tests/data/configs): how many linears of each scheme they give. */
+static void short_maps_of_published_models(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		size_t fp8, w4a4, w4a16; /* of in/out_proj, up/down_proj, every expert's, shared, latent, q k v o, lm_head */
+		num_dtype kv;
+	} rows[] = {
+	    {"nano-9b-v2", 0, 0, 0, NUM_NONE},
+	    {"nano-9b-v2-fp8", 2 * 27 + 2 * 25, 0, 0, NUM_NONE},
+	    {"nano-12b-v2-fp8", 2 * 28 + 2 * 28, 0, 0, NUM_NONE},
+	    {"nano-4b-fp8", 2 * 21 + 2 * 17, 0, 0, NUM_NONE},
+	    {"nano-30b-fp8", 2 * (23 - 6) + 23 * 258, 0, 0, NUM_E4M3}, /* M before * stays bf16 */
+	    {"nano-30b-nvfp4", 0, 2 * (23 - 6) + 23 * 258, 0, NUM_E4M3},
+	    {"lightning-nvfp4", 46, 0, 5935, NUM_E4M3},
+	    {"super-fp8", 80 + 40 * 1026, 0, 0, NUM_E4M3},
+	    {"super-nvfp4", 80 + 80, 40 * 1024, 0, NUM_E4M3},
+	    {"ultra-nvfp4", 96 + 96, 49152, 0, NUM_E4M3},
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char path[512], module[200];
+		json_t *c;
+		nh_error e = {0};
+		quant_config *q;
+		quant_rule r;
+		size_t sums[NUM_SCHEME_COUNT] = {0};
+		snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", NH_SOURCE_DIR, rows[i].name);
+		if (config_load(&c, path, &e) != NH_OK || quant_open(&q, c, path, NULL, NULL, &e) != NH_OK) fail_msg("%s", e.text);
+		const char *text = json_string_value(json_object_get(c, "hybrid_override_pattern"));
+		const json_t *list = json_object_get(c, "layers_block_type");
+		int experts = (int)json_integer_value(json_object_get(c, "n_routed_experts"));
+		size_t layers = text ? strlen(text) : json_array_size(list);
+		for (size_t l = 0; l < layers; l++) {
+			const char *name = text ? NULL : json_string_value(json_array_get(list, l));
+			char kind = text ? text[l] : strcmp(name, "mamba") == 0 ? 'M' : strcmp(name, "moe") == 0 ? 'E' : '*';
+			const char *leaves = kind == 'M'   ? "in_proj out_proj"
+			                     : kind == '*' ? "q_proj k_proj v_proj o_proj"
+			                     : kind == '-' ? "up_proj down_proj"
+			                                   : "shared_experts.up_proj shared_experts.down_proj fc1_latent_proj fc2_latent_proj gate";
+			for (const char *p = leaves; *p; p += strcspn(p, " ") + (p[strcspn(p, " ")] == ' ')) {
+				if (!json_is_integer(json_object_get(c, "moe_latent_size")) && strncmp(p, "fc", 2) == 0) continue;
+				snprintf(module, sizeof module, "backbone.layers.%zu.mixer.%.*s", l, (int)strcspn(p, " "), p);
+				if (quant_resolve(q, module, &r, &e) != NH_OK) fail_msg("%s", e.text);
+				sums[r.scheme]++;
+			}
+			for (int x = 0; kind == 'E' && x < 2 * experts; x++) {
+				snprintf(module, sizeof module, "backbone.layers.%zu.mixer.experts.%d.%s", l, x / 2, x % 2 ? "up_proj" : "down_proj");
+				if (quant_resolve(q, module, &r, &e) != NH_OK) fail_msg("%s", e.text);
+				sums[r.scheme]++;
+			}
+		}
+		assert_int_equal(quant_resolve(q, "lm_head", &r, &e), NH_OK);
+		sums[r.scheme]++;
+		if (sums[NUM_SCHEME_FP8] != rows[i].fp8 || sums[NUM_SCHEME_NVFP4] != rows[i].w4a4 || sums[NUM_SCHEME_W4A16] != rows[i].w4a16)
+			fail_msg(
+			    "%s: fp8 %zu, w4a4 %zu, w4a16 %zu", rows[i].name, sums[NUM_SCHEME_FP8], sums[NUM_SCHEME_NVFP4], sums[NUM_SCHEME_W4A16]);
+		assert_int_equal(quant_kv(q), rows[i].kv);
+		quant_close(q);
+		json_decref(c);
+	}
+	assert_int_equal(mem_live(), 0);
+}
+
 /* The project's own checkpoints carry both documents; they must agree. */
 static void both_documents_of_the_tiny_models(void **state)
 {
@@ -467,6 +533,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(patterns), cmocka_unit_test(one_algorithm), cmocka_unit_test(mixed_rules),
 	    cmocka_unit_test(refuses), cmocka_unit_test(two_documents), cmocka_unit_test(survives_no_memory),
-	    cmocka_unit_test(published_mixed_map), cmocka_unit_test(both_documents_of_the_tiny_models)};
+	    cmocka_unit_test(published_mixed_map), cmocka_unit_test(short_maps_of_published_models),
+	    cmocka_unit_test(both_documents_of_the_tiny_models)};
 	return cmocka_run_group_tests_name("quant", tests, NULL, NULL);
 }

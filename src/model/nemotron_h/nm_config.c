@@ -65,6 +65,13 @@ static int64_t get_int(reader *r, const char *key, const char *legacy, int64_t f
 	return v;
 }
 
+/* The same for a feature that is off unless the file names it: its default is no news. */
+static int64_t get_feature(reader *r, const char *key, int64_t off, int64_t lo, int64_t hi)
+{
+	bool named = (r->block && present(r->block, key)) || present(r->config, key);
+	return named ? get_int(r, key, NULL, off, lo, hi) : off;
+}
+
 static bool get_bool(reader *r, const char *key, const char *legacy, bool fallback)
 {
 	const char *doc;
@@ -117,7 +124,8 @@ static void read_attention(reader *r, nm_attn_dims *d, bool puzzle)
 	d->heads = get_int(r, "num_attention_heads", NULL, 32, 1, MOST_HEADS);
 	/* null means one KV head a query head, absent means the class default */
 	bool null = json_is_null(json_object_get(r->config, "num_key_value_heads"));
-	d->kv_heads = get_int(r, "num_key_value_heads", NULL, null ? d->heads : 8, 1, MOST_HEADS);
+	d->kv_heads =
+	    null ? get_feature(r, "num_key_value_heads", d->heads, 1, MOST_HEADS) : get_int(r, "num_key_value_heads", NULL, 8, 1, MOST_HEADS);
 	const char *key = present(r->config, "head_dim") || !present(r->config, "attention_head_dim") ? "head_dim" : "attention_head_dim";
 	if (r->block && present(r->block, "head_dim")) key = "head_dim";
 	d->head_dim = get_int(r, key, NULL, 128, 1, MOST_HEADS);
@@ -126,8 +134,7 @@ static void read_attention(reader *r, nm_attn_dims *d, bool puzzle)
 		if (other != d->head_dim)
 			FAIL(r, NH_ERR_CONFIG, "%s: attention_head_dim: is %" PRId64 ", but head_dim is %" PRId64, r->name, other, d->head_dim);
 	}
-	bool window = puzzle && (present(r->block, "sliding_window") || present(r->config, "sliding_window"));
-	d->window = window ? get_int(r, "sliding_window", NULL, 0, 1, (int64_t)1 << 40) : 0;
+	d->window = puzzle ? get_feature(r, "sliding_window", 0, 1, (int64_t)1 << 40) : 0;
 	divides(r, "num_attention_heads", d->heads, "num_key_value_heads", d->kv_heads);
 	if (d->heads * d->head_dim > MOST_PRODUCT)
 		FAIL(r, NH_ERR_LIMIT, "%s: num_attention_heads x head_dim: is %" PRId64 ", the limit is %" PRId64, doc_of(r),
@@ -163,14 +170,13 @@ static void read_moe(reader *r, nm_moe_dims *d, int64_t hidden, bool mtp)
 		d->experts = get_int(r, "mtp_n_routed_experts", NULL, d->experts, 1, MOST_HEADS);
 	d->chosen = get_int(r, "num_experts_per_tok", NULL, 2, 1, MOST_HEADS);
 	d->width = get_int(r, "moe_intermediate_size", NULL, 7688, 1, MOST_WIDTH);
-	bool latent = (r->block && present(r->block, "moe_latent_size")) || present(r->config, "moe_latent_size");
-	d->latent = latent ? get_int(r, "moe_latent_size", NULL, 0, 1, MOST_WIDTH) : 0;
+	d->latent = get_feature(r, "moe_latent_size", 0, 1, MOST_WIDTH);
 	d->in_width = d->latent ? d->latent : hidden;
 	bool null = json_is_null(json_object_get(r->config, "n_shared_experts"));
-	int64_t shared = get_int(r, "n_shared_experts", NULL, null ? 0 : 1, 0, 1024);
+	int64_t shared = null ? get_feature(r, "n_shared_experts", 0, 0, 1024) : get_int(r, "n_shared_experts", NULL, 1, 0, 1024);
 	d->shared = shared ? shared * get_int(r, "moe_shared_expert_intermediate_size", NULL, 7688, 1, MOST_WIDTH) : 0;
-	d->n_group = get_int(r, "n_group", NULL, 1, 1, MOST_HEADS);
-	d->topk_group = get_int(r, "topk_group", NULL, 1, 1, MOST_HEADS);
+	d->n_group = get_feature(r, "n_group", 1, 1, MOST_HEADS);
+	d->topk_group = get_feature(r, "topk_group", 1, 1, MOST_HEADS);
 	d->norm_topk = get_bool(r, "norm_topk_prob", NULL, true);
 	d->factor = get_real(r, "routed_scaling_factor", NULL, 1.0);
 	divides(r, "n_routed_experts", d->experts, "n_group", d->n_group);
@@ -303,8 +309,7 @@ static void read_pattern(reader *r, nm_config *c, char *kinds)
 	if (c->puzzle) compare_kinds(r, key, kinds, "layers_block_type");
 	if (c->puzzle || have_list) compare_kinds(r, key, kinds, "layer_types");
 	if (c->puzzle || have_list || have_types) compare_kinds(r, key, kinds, "hybrid_override_pattern");
-	int64_t said = c->layers;
-	if (r->s == NH_OK && present(r->config, "num_hidden_layers")) said = get_int(r, "num_hidden_layers", NULL, 0, 0, 1000000);
+	int64_t said = get_feature(r, "num_hidden_layers", c->layers, 0, 1000000);
 	if (r->s != NH_OK || said == c->layers) return;
 	/* the classes differ: a string of another length is an error there, a list of another length wins */
 	if (strcmp(key, "hybrid_override_pattern") == 0)
@@ -318,8 +323,7 @@ static void read_pattern(reader *r, nm_config *c, char *kinds)
 static void read_mtp(reader *r, nm_config *c, char *kinds)
 {
 	const json_t *blocks = json_object_get(r->config, "mtp_block_configs");
-	c->mtp_depth = 0;
-	if (present(r->config, "num_nextn_predict_layers")) c->mtp_depth = (int)get_int(r, "num_nextn_predict_layers", NULL, 0, 0, 16);
+	c->mtp_depth = (int)get_feature(r, "num_nextn_predict_layers", 0, 0, 16);
 	if (r->s != NH_OK || c->mtp_depth == 0) return;
 	bool per_layer = json_is_array(blocks) && json_array_size(blocks) > 0;
 	int n = 2;
