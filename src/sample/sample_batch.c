@@ -18,11 +18,11 @@ struct sample_batch {
 	float *repetition, *presence, *frequency;
 	op_logit_bias *bias; /* own [cap * ROW_BIASES] */
 	int biases;
-	/* Tables [cap, V] and [cap, words]; a line counts only where its flag is set. */
+	/* Tables [cap, V] and [cap, words]; a line means something only to a row that took it. */
 	int32_t *counts;
 	uint8_t *seen;
 	uint32_t *mask;
-	bool *has_counts, *has_seen, *has_mask;
+	bool *has_mask;
 	bool any_counts, any_seen, any_mask;
 	tensor counts_view, seen_view, mask_view;
 };
@@ -42,7 +42,6 @@ sample_batch *sample_batch_create(int rows, int64_t vocab)
 	ok = ok && (b->bias = mem_array(n * ROW_BIASES, sizeof *b->bias));
 	ok = ok && (b->counts = mem_array(cells, sizeof *b->counts)) && (b->seen = mem_array(cells, 1));
 	ok = ok && (b->mask = mem_array(words, sizeof *b->mask));
-	ok = ok && (b->has_counts = mem_array(n, sizeof(bool))) && (b->has_seen = mem_array(n, sizeof(bool)));
 	ok = ok && (b->has_mask = mem_array(n, sizeof(bool)));
 	if (ok) return b;
 	sample_batch_destroy(b);
@@ -52,8 +51,7 @@ sample_batch *sample_batch_create(int rows, int64_t vocab)
 void sample_batch_destroy(sample_batch *b)
 {
 	if (!b) return;
-	void *own[] = {
-	    b->rows, b->repetition, b->presence, b->frequency, b->bias, b->counts, b->seen, b->mask, b->has_counts, b->has_seen, b->has_mask};
+	void *own[] = {b->rows, b->repetition, b->presence, b->frequency, b->bias, b->counts, b->seen, b->mask, b->has_mask};
 	for (size_t i = 0; i < ARRAY_LEN(own); i++) mem_free(own[i]);
 	mem_free(b);
 }
@@ -92,13 +90,13 @@ static void add_biases(sample_batch *b, const sample_params *p, const sample_his
 static void add_tables(sample_batch *b, const sample_params *p, const sample_history *h, const uint32_t *mask)
 {
 	size_t r = (size_t)b->count, V = (size_t)b->vocab, words = (size_t)b->words;
-	if ((b->has_seen[r] = sample_needs_seen(p))) {
+	if (sample_needs_seen(p)) {
 		uint8_t *line = b->seen + r * V;
 		memset(line, 0, V);
 		for (int64_t i = 0; i < h->total; i++) line[h->ids[i]] = 1;
 		b->any_seen = true;
 	}
-	if ((b->has_counts[r] = sample_needs_counts(p))) {
+	if (sample_needs_counts(p)) {
 		int32_t *line = b->counts + r * V;
 		memset(line, 0, V * sizeof *line);
 		for (int64_t i = h->prompt; i < h->total; i++) line[h->ids[i]]++;
@@ -136,15 +134,13 @@ nh_status sample_batch_add(
 
 int sample_batch_rows(const sample_batch *b) { return b->count; }
 
-/* Rows without a table of their own get a neutral line, because the op takes a table for all rows or none. */
+/* The op takes a mask for all rows or none, so rows without one allow everything. Stale lines of the other tables need no clearing: such
+ * rows have neutral penalties. */
 static void fill_gaps(sample_batch *b)
 {
-	size_t V = (size_t)b->vocab, words = (size_t)b->words;
-	for (size_t r = 0; r < (size_t)b->count; r++) {
-		if (b->any_seen && !b->has_seen[r]) memset(b->seen + r * V, 0, V);
-		if (b->any_counts && !b->has_counts[r]) memset(b->counts + r * V, 0, V * sizeof *b->counts);
-		if (b->any_mask && !b->has_mask[r]) memset(b->mask + r * words, 0xFF, words * sizeof *b->mask);
-	}
+	size_t words = (size_t)b->words;
+	for (size_t r = 0; b->any_mask && r < (size_t)b->count; r++)
+		if (!b->has_mask[r]) memset(b->mask + r * words, 0xFF, words * sizeof *b->mask);
 }
 
 bool sample_batch_edit(sample_batch *b, const tensor *logits, op_logit_edit *out)

@@ -283,6 +283,11 @@ static void interleaved_columns(void **state)
 	assert_null(op_check_rms_norm(&a, text));
 	y = tensor_cols(&low, 6, 8);
 	assert_non_null(op_check_rms_norm(&a, text));
+	/* From column 13 on, 8 columns run one over the end of the line, into the first of the next; from 12 on they do not. */
+	y = (tensor){.data = data + 13, .dtype = NUM_BF16, .rank = 2, .shape = {2, 8}, .stride = {20, 1}, .room = sizeof data - 26};
+	assert_non_null(op_check_rms_norm(&a, text));
+	y.data = data + 12;
+	assert_null(op_check_rms_norm(&a, text));
 	/* From column 15 on it runs over the end of the line, into the first columns of the next. */
 	y = (tensor){.data = data + 15, .dtype = NUM_BF16, .rank = 2, .shape = {2, 8}, .stride = {20, 1}, .room = sizeof data - 30};
 	assert_non_null(op_check_rms_norm(&a, text));
