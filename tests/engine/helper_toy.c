@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * helper_toy.c: see helper_toy.h.
+ */
+#include "helper_toy.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/registry.h"
+#include "base/base_mem.h"
+#include "cache/pages.h"
+#include "num/num_conv.h"
+#include "test.h"
+
+static void complain(toy *t, const char *format, ...)
+{
+	if (atomic_fetch_add(&t->complaints, 1)) return;
+	va_list args;
+	va_start(args, format);
+	vsnprintf(t->complaint, sizeof t->complaint, format, args);
+	va_end(args);
+}
+
+static int32_t i32(const tensor *t, int64_t i) { return *(const int32_t *)tensor_row(t, i); }
+static int64_t i64(const tensor *t, int64_t i) { return *(const int64_t *)tensor_row(t, i); }
+static double get(const tensor *t, int64_t i) { return num_load(t->dtype, tensor_row(t, i), 0); }
+static void set(const tensor *t, int64_t i, double v) { num_store(t->dtype, tensor_row(t, i), 0, v); }
+
+#define PROMISE(c, ...)                     \
+	do {                                    \
+		if (!(c)) complain(t, __VA_ARGS__); \
+	} while (0)
+
+static void check_batch(toy *t, const step_batch *b)
+{
+	int64_t pos = i32(&b->pos, 0);
+	PROMISE(b->T > 0 && (b->D == 0) != (b->S == 0), "T %d D %d S %d", b->T, b->D, b->S);
+	PROMISE(b->seg_row.shape[0] == b->S + 1 && i32(&b->seg_row, 0) == b->D && i32(&b->seg_row, b->S) == b->T, "seg_row");
+	PROMISE(b->D <= 1, "%d decode rows", b->D);
+	for (int r = 0; r < b->T; r++) {
+		PROMISE(i32(&b->pos, r) == pos + r, "row %d: position %d", r, i32(&b->pos, r));
+		int32_t page = i32(&b->page_table, (pos + r) / b->page_tokens * 0); /* rank 2: one line */
+		(void)page;
+		const int32_t *line = b->page_table.data;
+		int64_t want = (int64_t)line[(pos + r) / b->page_tokens] * b->page_tokens + (pos + r) % b->page_tokens;
+		PROMISE(i64(&b->kv_slot, r) == want, "row %d: kv_slot %lld", r, (long long)i64(&b->kv_slot, r));
+		PROMISE(i32(&b->row_seq, r) == 0, "row_seq");
+	}
+	if (b->S) {
+		int64_t origin = i32(&b->seg_origin, 0);
+		PROMISE(i32(&b->seg_pos, 0) == pos, "seg_pos %d", i32(&b->seg_pos, 0));
+		PROMISE(pos % TOY_CHUNK == 0 || pos == origin, "a piece starts at %lld, its segment at %lld", (long long)pos, (long long)origin);
+		PROMISE((i32(&b->seg_in, 0) == -1) == (pos == 0), "seg_in %d at %lld", i32(&b->seg_in, 0), (long long)pos);
+		PROMISE(i32(&b->seg_out, 0) >= 0, "seg_out");
+	} else {
+		PROMISE(i32(&b->slot_in, 0) >= 0 && i32(&b->slot_out, 0) == i32(&b->slot_in, 0), "decode slots");
+	}
+	int at = atomic_load(&t->count);
+	if (at < TOY_STEPS)
+		t->steps[at] = (toy_step){.T = b->T,
+		    .D = b->D,
+		    .S = b->S,
+		    .R = b->R,
+		    .pages = (int)b->page_table.shape[1],
+		    .pos = pos,
+		    .origin = b->S ? i32(&b->seg_origin, 0) : -1};
+	atomic_fetch_add(&t->count, 1);
+}
+
+static void fill_logits(const toy *t, const tensor *row, double h, double keys, int64_t pos)
+{
+	for (int v = 0; v < TOY_VOCAB; v++) {
+		double l = fmod(h * 31 + v * 7919.0 + keys * 17, 1009) / 100;
+		if (t->script && pos + 1 < t->script_len && t->script[pos + 1] == v) l += 50;
+		if (pos == t->nan_at) l = NAN;
+		num_store(row->dtype, row->data, (size_t)v, l);
+	}
+}
+
+static void forward(const model *m, exec *x, const step_batch *b, const model_state *s, const model_tap *tap, tensor *logits)
+{
+	toy *t = (toy *)(uintptr_t)m;
+	x->layer = -1;
+	size_t mark = arena_mark(x->scratch);
+	exec_scratch(x, NUM_F64, b->T, 100); /* a hidden state that nobody needs */
+	arena_rewind(x->scratch, mark);
+	tensor hidden = exec_scratch(x, x->types.act, b->T, 1);
+	*logits = exec_scratch(x, x->types.act, b->R, TOY_VOCAB);
+	if (!x->backend || x->status != NH_OK) return; /* dry */
+	check_batch(t, b);
+	if (atomic_load(&t->sleep_us)) usleep((useconds_t)atomic_load(&t->sleep_us));
+	const tensor *ssm = &s->mamba[0].ssm, *k = &s->kv[0].k;
+	int32_t in = b->D ? i32(&b->slot_in, 0) : i32(&b->seg_in, 0), out = b->D ? i32(&b->slot_out, 0) : i32(&b->seg_out, 0), want = 0;
+	double h = in < 0 ? 1 : get(ssm, in);
+	const int32_t *line = b->page_table.data;
+	for (int r = 0; r < b->T; r++) {
+		int64_t pos = i32(&b->pos, r);
+		h = fmod(h * 31 + i32(&b->ids, r) + (b->D ? 500 : 1), 100003);
+		tensor stored = tensor_nd(k->data, k->dtype, 2, (const int64_t[]){k->shape[0] * PAGES_TOKENS, k->shape[2] * k->shape[3]});
+		set(&stored, i64(&b->kv_slot, r), i32(&b->ids, r));
+		double keys = 0;
+		for (int64_t p = 0; p <= pos; p++)
+			keys += get(&stored, (int64_t)line[p / PAGES_TOKENS] * PAGES_TOKENS + p % PAGES_TOKENS) * (p % 5 + 1);
+		set(&hidden, r, h);
+		if (pos == t->fail_at) {
+			exec_fail(x, OP_linear, NH_ERR_BACKEND, "broken on purpose");
+			return;
+		}
+		if (want < b->R && i32(&b->out_rows, want) == r) {
+			tensor row = tensor_rows(logits, want++, 1);
+			fill_logits(t, &row, h, keys, pos);
+		}
+	}
+	PROMISE(want == b->R, "out_rows");
+	set(ssm, out, h);
+	if (tap && tap->fn) {
+		tap->fn(tap->user, "embedding", &hidden);
+		if (b->R) tap->fn(tap->user, "logits", logits);
+	}
+}
+
+static void close_nothing(model *m) { (void)m; }
+static const model_family FAMILY = {.name = "toy", .close = close_nothing, .forward = forward};
+static const model_mamba_shape MAMBA[] = {{.layer = 0, .taps = 2, .channels = 3, .heads = 1, .head_dim = 1, .state = 1}};
+static const model_kv_shape KV[] = {{.layer = 1, .kv_heads = 1, .head_dim = 2, .k_scale = 2, .v_scale = 3}};
+static const int32_t END[] = {2};
+
+void toy_open(toy *t, const char *profile, bool host_memory)
+{
+	memset(t, 0, sizeof *t);
+	const backend *ref = backend_find("ref");
+	nh_error e = {0};
+	t->arm = *ref;
+	t->arm.host_memory = host_memory;
+	assert_int_equal(ref->open(&t->base, &(backend_options){.num = num_profile(profile)}, &e), NH_OK);
+	t->m = (model){.family = &FAMILY,
+	    .shape = {.layers = 2,
+	        .hidden = 4,
+	        .vocab = TOY_VOCAB,
+	        .chunk = TOY_CHUNK,
+	        .max_positions = 1024,
+	        .pattern = "M*",
+	        .mamba_layers = 1,
+	        .attn_layers = 1,
+	        .mamba = MAMBA,
+	        .kv = KV,
+	        .ssm_dtype = NUM_F32}};
+	t->parts.arm = &t->arm;
+	t->parts.base = t->parts.x = t->base;
+	t->parts.m = &t->m;
+	t->parts.kv = t->base->types.kv;
+	t->parts.end = END;
+	t->parts.end_count = 1;
+	t->nan_at = t->fail_at = -1;
+}
+
+void toy_close(toy *t)
+{
+	if (atomic_load(&t->complaints)) fail_msg("%d broken promises, the first: %s", atomic_load(&t->complaints), t->complaint);
+	backend_find("ref")->close(t->base);
+}
+
+engine_spec toy_spec(const int32_t *prompt, size_t count, int64_t max_tokens)
+{
+	return (engine_spec){.prompt = prompt, .prompt_tokens = count, .max_tokens = max_tokens, .top_p = 1, .repetition_penalty = 1};
+}
+
+int32_t *toy_prompt(size_t count, unsigned seed)
+{
+	int32_t *p = mem_array(count, sizeof *p);
+	for (size_t i = 0; i < count; i++) {
+		seed = seed * 1103515245u + 12345u;
+		p[i] = (int32_t)(3 + (seed >> 16) % (TOY_VOCAB - 3)); /* no end token */
+	}
+	return p;
+}
+
+static void *copy(const void *p, size_t bytes)
+{
+	if (!bytes) return NULL;
+	void *to = mem_alloc(bytes);
+	memcpy(to, p, bytes);
+	return to;
+}
+
+void toy_collect(toy_run *out, engine_request *r)
+{
+	memset(out, 0, sizeof *out);
+	out->event = mem_array(4096, sizeof *out->event);
+	out->token = mem_array(4096, sizeof *out->token);
+	engine_event e;
+	nh_status s;
+	while ((s = engine_request_next(r, &e, 60000000)) == NH_OK) {
+		assert_true(out->count < 4096);
+		assert_int_equal(out->finish, NH_FINISH_NONE); /* nothing after the last */
+		strncat(out->reasoning, e.reasoning, sizeof out->reasoning - strlen(out->reasoning) - 1);
+		strncat(out->content, e.content, sizeof out->content - strlen(out->content) - 1);
+		assert_int_equal(strlen(e.content), e.content_bytes);
+		assert_int_equal(strlen(e.reasoning), e.reasoning_bytes);
+		if (e.type == NH_EVENT_TOKEN) out->token[out->tokens++] = e.token;
+		if (e.type == NH_EVENT_DONE || e.type == NH_EVENT_ERROR) {
+			out->finish = e.finish;
+			out->stop_index = e.stop_index;
+			out->stats = e.stats;
+			if (e.type == NH_EVENT_ERROR) out->error = *e.error;
+		}
+		engine_event *to = &out->event[out->count++];
+		*to = e;
+		to->top = copy(e.top, e.top_count * sizeof *e.top);
+		to->want = copy(e.want, e.want_count * sizeof *e.want);
+		to->content = to->reasoning = NULL;
+		to->error = NULL;
+	}
+	assert_int_equal(s, NH_ERR_STATE);
+	assert_int_not_equal(out->finish, NH_FINISH_NONE);
+	engine_request_release(r);
+}
+
+void toy_run_free(toy_run *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		mem_free(r->event[i].top);
+		mem_free(r->event[i].want);
+	}
+	mem_free(r->event);
+	mem_free(r->token);
+	memset(r, 0, sizeof *r);
+}
+
+void toy_do(toy_run *out, engine *g, const engine_spec *spec)
+{
+	nh_error e = {0};
+	engine_request *r = NULL;
+	nh_status s = engine_submit(g, spec, &r, &e);
+	if (s != NH_OK) fail_msg("submit: %s", e.text);
+	toy_collect(out, r);
+}
