@@ -8,10 +8,11 @@
 #include "cmd/cmd.h"
 #include "nh/nh_version.h"
 
-extern const cmd_def cmd_mkmodel, cmd_tokenize, cmd_template;
+extern const cmd_def cmd_inspect, cmd_mkmodel, cmd_template, cmd_tokenize;
 
 /* In the order in which a newcomer meets them. */
 static const cmd_def *const commands[] = {
+    &cmd_inspect,
     &cmd_tokenize,
     &cmd_template,
     &cmd_mkmodel,
