@@ -48,6 +48,36 @@ bool template_reads(const chat_template *t, const char *variable)
 	return false;
 }
 
+/* The name that an iterable goes by, under its filters. */
+static bool called(const chat_template *t, const jnode *n, const char *name)
+{
+	while (n && n->kind == N_FILTER) n = n->a;
+	if (!n) return false;
+	if (n->kind == N_NAME) return jv_is(t->names[n->name], name);
+	if (n->kind == N_ITEM) return n->b->kind == N_CONST && jv_is(n->b->value, name);
+	return n->kind == N_ATTR && jv_is(n->value, name);
+}
+
+/* Statements nest at most JINJA_MAX_NESTING deep, branches of an if aside, which are walked in a loop. */
+static bool walks(const chat_template *t, const jnode *n, const char *name)
+{
+	for (; n; n = n->c) {
+		if (n->kind == N_FOR && called(t, n->a, name)) return true;
+		if (n->kind == N_BODY) {
+			for (uint32_t i = 0; i < n->nkids; i++)
+				if (walks(t, n->kids[i], name)) return true;
+			return false;
+		}
+		bool holds =
+		    n->kind == N_IF || n->kind == N_FOR || n->kind == N_SETBLOCK || n->kind == N_MACRO || n->kind == N_SCOPE || n->kind == N_WITH;
+		if (!holds) return false;
+		if (walks(t, n->b, name)) return true;
+	}
+	return false;
+}
+
+bool template_walks(const chat_template *t, const char *name) { return walks(t, t->root, name); }
+
 nh_status template_render(const chat_template *t, const json_t *vars, const template_limits *limits, buf *out, nh_error *e)
 {
 	template_limits l = limits ? *limits : (template_limits){0};

@@ -40,4 +40,7 @@ nh_status template_render(const chat_template *t, const json_t *vars, const temp
 /* Whether a variable of this name is read anywhere in the template. */
 bool template_reads(const chat_template *t, const char *variable);
 
+/* Whether a for loop walks over something called `name`: x.name, x['name'], or a variable of that name. */
+bool template_walks(const chat_template *t, const char *name);
+
 #endif
