@@ -8,11 +8,14 @@
 #include "cmd/cmd.h"
 #include "nh/nh_version.h"
 
-extern const cmd_def cmd_inspect, cmd_mkmodel, cmd_template, cmd_tokenize;
+extern const cmd_def cmd_golden, cmd_inspect, cmd_mkmodel, cmd_run, cmd_template, cmd_tokenize, cmd_verify;
 
 /* In the order in which a newcomer meets them. */
 static const cmd_def *const commands[] = {
+    &cmd_run,
     &cmd_inspect,
+    &cmd_verify,
+    &cmd_golden,
     &cmd_tokenize,
     &cmd_template,
     &cmd_mkmodel,
