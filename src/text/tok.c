@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tok.c: opening, closing and asking a tokenizer, and the path of a text through it: repair, added tokens, normal form, added tokens of the
+ * normal form, pieces, words. Each part is a file of its own.
+ */
+#include "text/tok.h"
+
+#include <string.h>
+
+#include "base/base_file.h"
+#include "base/base_mem.h"
+#include "text/tok_impl.h"
+
+#define TEXT_LIMIT ((size_t)1 << 30)
+
+nh_status tok_open_text(tokenizer **out, const char *json, size_t len, const char *name, nh_error *e)
+{
+	*out = NULL;
+	tokenizer *t = mem_alloc(sizeof *t);
+	if (!t) return ERR_NOMEM(e);
+	t->name = mem_strdup(name);
+	buf_char(&t->blob, 0); /* so that its data is never NULL */
+	nh_status s = t->name && !t->blob.failed && tok_regex_setup(t) ? tok_load(t, json, len, e) : ERR_NOMEM(e);
+	if (s != NH_OK) {
+		tok_close(t);
+		return s;
+	}
+	*out = t;
+	return NH_OK;
+}
+
+nh_status tok_open(tokenizer **out, const char *path, nh_error *e)
+{
+	file_map m = {0};
+	*out = NULL;
+	TRY(file_map_open(&m, path, e));
+	nh_status s = tok_open_text(out, (const char *)m.data, m.size, path, e);
+	file_map_close(&m);
+	return s;
+}
+
+void tok_close(tokenizer *t)
+{
+	if (!t) return;
+	mem_free(t->name);
+	buf_deinit(&t->blob);
+	mem_free(t->slots);
+	tok_index_deinit(&t->index);
+	tok_index_deinit(&t->added_index);
+	tok_map_deinit(&t->merges);
+	mem_free(t->merge_list);
+	mem_free(t->added);
+	tok_trie_deinit(&t->raw_trie);
+	tok_trie_deinit(&t->norm_trie);
+	tok_regex_deinit(&t->word);
+	for (size_t i = 0; i < t->step_count; i++) {
+		tok_regex_deinit(&t->steps[i].regex);
+		mem_free(t->steps[i].literal);
+	}
+	mem_free(t->before);
+	mem_free(t->after);
+	pcre2_general_context_free(t->general);
+	mem_free(t);
+}
+
+void tok_ids_deinit(tok_ids *v)
+{
+	mem_free(v->ids);
+	*v = (tok_ids){0};
+}
+
+nh_status tok_emit(tok_call *c, uint32_t id)
+{
+	tok_ids *v = c->out;
+	if (v->count == v->cap) {
+		size_t cap = v->cap ? v->cap * 2 : 64;
+		int32_t *grown = mem_resize(v->ids, cap, sizeof *grown);
+		if (!grown) return ERR_NOMEM(c->e);
+		v->ids = grown;
+		v->cap = cap;
+	}
+	v->ids[v->count++] = (int32_t)id;
+	return NH_OK;
+}
+
+static nh_status words(tok_call *c, const char *text, size_t len) { return tok_split(c, text, len, tok_word); }
+
+static nh_status stretch(tok_call *c, const char *text, size_t len)
+{
+	const tokenizer *t = c->t;
+	TRY(tok_normalize(t, &c->normal, text, len, &text, &len, c->e));
+	return c->flags & TOK_PLAIN_ADDED ? words(c, text, len) : tok_trie_cut(c, &t->norm_trie, text, len, words);
+}
+
+static nh_status encode(tok_call *c, const char *text, size_t len)
+{
+	const tokenizer *t = c->t;
+	bool special = c->flags & TOK_ADD_SPECIAL;
+	for (size_t i = 0; special && i < t->before_count; i++) TRY(tok_emit(c, t->before[i]));
+	if (c->flags & TOK_PLAIN_ADDED) TRY(stretch(c, text, len));
+	else TRY(tok_trie_cut(c, &t->raw_trie, text, len, stretch));
+	for (size_t i = 0; special && i < t->after_count; i++) TRY(tok_emit(c, t->after[i]));
+	return NH_OK;
+}
+
+nh_status tok_encode(const tokenizer *t, const char *text, size_t len, unsigned flags, tok_ids *out, nh_error *e)
+{
+	tok_call c;
+	buf repaired = {0};
+	size_t count = out->count;
+	if (len > TEXT_LIMIT) return ERR(e, NH_ERR_LIMIT, "%s: text of %zu bytes, at most %zu are encoded at once", t->name, len, TEXT_LIMIT);
+	if (flags & TOK_PLAIN_ADDED) flags |= TOK_PLAIN_SPECIAL;
+	nh_status s = tok_call_init(&c, t, flags, out, e);
+	if (s == NH_OK && len > 0 && uni_valid_prefix(text, len) != len) {
+		uni_repair(&repaired, text, len);
+		if (repaired.failed) s = ERR_NOMEM(e);
+		text = repaired.data;
+		len = repaired.len;
+	}
+	if (s == NH_OK) s = encode(&c, text, len);
+	if (s != NH_OK) out->count = count;
+	tok_call_deinit(&c);
+	buf_deinit(&repaired);
+	return s;
+}
+
+static const tok_slot *slot_of(const tokenizer *t, int32_t id)
+{
+	return id >= 0 && (size_t)id < t->vocab && (t->slots[id].flags & TOK_PRESENT) ? &t->slots[id] : NULL;
+}
+
+size_t tok_vocab(const tokenizer *t) { return t->vocab; }
+
+const char *tok_decoded(const tokenizer *t, int32_t id, size_t *len)
+{
+	const tok_slot *s = slot_of(t, id);
+	*len = s ? s->len : 0;
+	return s ? t->blob.data + s->at : NULL;
+}
+
+const char *tok_piece(const tokenizer *t, int32_t id, size_t *len)
+{
+	const tok_slot *s = slot_of(t, id);
+	if (!s || !(s->flags & TOK_IS_ADDED)) return tok_decoded(t, id, len);
+	*len = s->text_len;
+	return t->blob.data + s->text_at;
+}
+
+int32_t tok_find(const tokenizer *t, const char *text, size_t len)
+{
+	uint32_t added = tok_added_find(t, text, len);
+	if (added != TOK_NONE) return (int32_t)t->added[added].id;
+	uint32_t id = tok_piece_id(t, text, len, false);
+	if (id == TOK_NONE) id = tok_piece_id(t, text, len, true);
+	return id == TOK_NONE ? -1 : (int32_t)id;
+}
+
+bool tok_is_special(const tokenizer *t, int32_t id)
+{
+	const tok_slot *s = slot_of(t, id);
+	return s && (s->flags & TOK_IS_SPECIAL);
+}
+
+bool tok_is_added(const tokenizer *t, int32_t id)
+{
+	const tok_slot *s = slot_of(t, id);
+	return s && (s->flags & TOK_IS_ADDED);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * tok_impl.h: what the files of this room share: the tokenizer's tables and the state of one call. Not for other rooms.
+ * First to break: everything reachable from a `const tokenizer` is read-only after tok_open; whatever a call changes lives in tok_call.
+ */
+#ifndef TOK_IMPL_H
+#define TOK_IMPL_H
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/base_buf.h"
+#include "base/base_json.h"
+#include "text/tok.h"
+#include "text/tok_map.h"
+#include "text/tok_uni.h"
+
+#define TOK_MAX_STEPS 16 /* pre-tokenizer splits, normalizers, template items */
+
+/* A token. Its bytes are what decoding gives: the alphabet's characters mapped to bytes, or, where the text has others, as it stands. */
+typedef struct tok_slot {
+	uint32_t at, len;           /* in tokenizer.blob */
+	uint32_t text_at, text_len; /* of an added token: its text as the file has it */
+	uint8_t flags;
+} tok_slot;
+
+#define TOK_PRESENT 1u
+#define TOK_RAW 2u /* the text is not of the byte alphabet, so no merge of bytes can give it */
+#define TOK_IS_ADDED 4u
+#define TOK_IS_SPECIAL 8u
+
+typedef struct tok_added {
+	uint32_t at, len; /* text, in tokenizer.blob */
+	uint32_t id;
+	bool special, normalized, single_word, lstrip, rstrip;
+} tok_added;
+
+typedef struct tok_regex {
+	pcre2_code *code; /* own */
+} tok_regex;
+
+typedef enum tok_behavior { TOK_REMOVED, TOK_ISOLATED, TOK_MERGED_PREVIOUS, TOK_MERGED_NEXT, TOK_CONTIGUOUS } tok_behavior;
+
+typedef struct tok_step {
+	tok_regex regex;
+	char *literal; /* own; used when regex.code is NULL */
+	size_t literal_len;
+	tok_behavior behavior;
+	bool invert;
+} tok_step;
+
+/* Added tokens to look for: a byte trie, edges in a map from (node, byte) to node; node 0 is the root. */
+typedef struct tok_trie {
+	tok_map edges;
+	uint32_t *ends; /* own; per node: index into tokenizer.added + 1, or 0 */
+	uint32_t count, cap;
+	bool first[256]; /* bytes that leave the root */
+} tok_trie;
+
+typedef enum tok_form { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } tok_form;
+
+typedef struct tok_merge {
+	uint32_t rank, id;
+} tok_merge;
+
+struct tokenizer {
+	char *name;      /* own; what errors call the document */
+	buf blob;        /* own; bytes of all pieces and texts */
+	tok_slot *slots; /* own; per id */
+	size_t vocab, slots_cap;
+	tok_index index;       /* bytes and rawness of a model's piece to id */
+	tok_map merges;        /* (left id, right id) to index into merge_list */
+	tok_merge *merge_list; /* own */
+	int32_t byte_id[256];  /* -1: the vocabulary lacks the byte */
+	bool ignore_merges, fuse_unk;
+	int32_t unk; /* -1: unknown bytes are dropped */
+
+	tok_added *added; /* own */
+	size_t added_count;
+	tok_index added_index;        /* text to index into added */
+	tok_trie raw_trie, norm_trie; /* tokens looked for before and after normalising */
+	tok_regex word;               /* one word character; only where an added token is single_word */
+
+	tok_form forms[TOK_MAX_STEPS];
+	size_t form_count;
+
+	tok_step steps[TOK_MAX_STEPS];
+	size_t step_count;
+	size_t prefix_at;         /* before this step a space is put in front, */
+	bool prefix_space;        /* if at all */
+	bool byte_level, decodes; /* seen while loading */
+
+	uint32_t *before, *after; /* own; the post-processor's ids around the text's */
+	size_t before_count, after_count;
+
+	pcre2_general_context *general; /* own */
+};
+
+typedef struct tok_symbol {
+	int32_t prev, next; /* -1: none */
+	uint32_t id;
+	bool live;
+} tok_symbol;
+
+typedef struct tok_entry {
+	uint64_t key; /* rank << 32 | position: the order of merging */
+	uint32_t id;
+} tok_entry;
+
+/* One call of tok_encode: scratch that is used again from word to word. */
+typedef struct tok_call {
+	const tokenizer *t;
+	unsigned flags;
+	tok_ids *out;
+	nh_error *e;
+	pcre2_match_data *match;
+	pcre2_match_context *context;
+	pcre2_jit_stack *stack; /* only once the small one was not enough */
+	buf subject, prefixed, prefixed_subject, normal;
+	tok_symbol *symbols;
+	size_t symbols_cap;
+	tok_entry *heap;
+	size_t heap_count, heap_cap;
+} tok_call;
+
+/* tok_load.c and its parts */
+nh_status tok_load(tokenizer *t, const char *json, size_t len, nh_error *e);
+nh_status tok_load_added(tokenizer *t, const json_t *list, nh_error *e);
+nh_status tok_load_normalizer(tokenizer *t, const json_t *v, nh_error *e);
+nh_status tok_load_splits(tokenizer *t, const json_t *v, nh_error *e);
+nh_status tok_load_post(tokenizer *t, const json_t *v, nh_error *e);
+nh_status tok_load_decoder(tokenizer *t, const json_t *v, nh_error *e);
+/* Fails, naming the key, when o has one that is not in the NULL-terminated list and not null. `where` is the path of o in the document. */
+nh_status tok_only_keys(const tokenizer *t, const json_t *o, const char *where, const char *const *keys, nh_error *e);
+/* Makes the slot of a new id; *at is where the text starts in the blob. The bytes are already appended from `at`. */
+nh_status tok_slot_set(tokenizer *t, int64_t id, size_t at, uint8_t flags, nh_error *e);
+/* Appends text in its decoded form to the blob; *raw: it is not of the byte alphabet. */
+void tok_append_decoded(buf *b, const char *text, size_t len, bool *raw);
+/* The id of a piece of the model by its bytes; TOK_NONE. */
+uint32_t tok_piece_id(const tokenizer *t, const char *bytes, size_t len, bool raw);
+/* The index of an added token by its text; TOK_NONE. */
+uint32_t tok_added_find(const tokenizer *t, const char *text, size_t len);
+
+/* tok_trie.c */
+void tok_trie_deinit(tok_trie *r);
+bool tok_trie_add(tok_trie *r, const char *text, size_t len, uint32_t added); /* false: out of memory. Of equal texts the first wins */
+
+typedef nh_status (*tok_text_fn)(tok_call *c, const char *text, size_t len);
+/* Cuts text at the added tokens of the trie: their ids are emitted, what is between goes to `rest`. */
+nh_status tok_trie_cut(tok_call *c, const tok_trie *r, const char *text, size_t len, tok_text_fn rest);
+
+/* tok_regex.c: compiles a pattern of the reference's regex dialect; constructs that mean something else in PCRE2 are translated or refused. */
+nh_status tok_regex_compile(tok_regex *r, const tokenizer *t, const char *pattern, size_t len, const char *where, nh_error *e);
+void tok_regex_deinit(tok_regex *r);
+/* The next match in subject at or after `from`: *found, and its bounds. */
+nh_status tok_regex_next(
+    tok_call *c, const tok_regex *r, const char *subject, size_t len, size_t from, bool *found, size_t *start, size_t *end);
+/* A whole-subject question, for one-character subjects. */
+nh_status tok_regex_is(tok_call *c, const tok_regex *r, const char *subject, size_t len, bool *yes);
+extern const char TOK_WORD_PATTERN[];
+extern const char TOK_GPT2_PATTERN[];
+
+/* tok_norm.c: the normal form of valid UTF-8, in *out (emptied first), or text itself when no form is asked for. */
+nh_status tok_normalize(const tokenizer *t, buf *out, const char *text, size_t len, const char **normal, size_t *normal_len, nh_error *e);
+
+/* tok_split.c: pieces of a text without added tokens, in order. */
+nh_status tok_split(tok_call *c, const char *text, size_t len, tok_text_fn word);
+
+/* tok_bpe.c: one word to ids. */
+nh_status tok_word(tok_call *c, const char *bytes, size_t len);
+
+/* What decoding makes of an id, NULL where there is none. Differs from tok_piece for added tokens whose text is of the byte alphabet. */
+const char *tok_decoded(const tokenizer *t, int32_t id, size_t *len);
+
+bool tok_regex_setup(tokenizer *t); /* false: out of memory */
+nh_status tok_emit(tok_call *c, uint32_t id);
+nh_status tok_call_init(tok_call *c, const tokenizer *t, unsigned flags, tok_ids *out, nh_error *e);
+void tok_call_deinit(tok_call *c);
+
+#endif
