@@ -30,17 +30,17 @@ bool ref_fp8_split1(uint8_t code, float *f, uint8_t *e)
 
 bool ref_fp8_split(const uint8_t *codes, int64_t n, float *restrict f, uint8_t *restrict e)
 {
-	bool nan = false;
+	uint8_t most = 0;
 	for (int64_t i = 0; i < n; i++) f[i] = num_e4m3_value[codes[i]];
 	for (int64_t i = 0; i < n; i++) { /* EXPONENT in a form that vectorises */
 		uint8_t mag = codes[i] & 0x7F, field = mag >> 3;
+		most = mag > most ? mag : most;
 		field = field < 1 ? 1 : field;
 		e[i] = mag == 0 || mag == 0x7F ? 0 : (uint8_t)(field + BIAS - 7);
 	}
-	for (int64_t i = 0; i < n; i++) nan |= (codes[i] & 0x7F) == 0x7F;
-	for (int64_t i = 0; nan && i < n; i++)
+	for (int64_t i = 0; most == 0x7F && i < n; i++)
 		if ((codes[i] & 0x7F) == 0x7F) f[i] = 0.0f;
-	return nan;
+	return most == 0x7F;
 }
 
 /* m / 2^shift toward zero, without a branch: the signs of sums are as good as random. */

@@ -52,7 +52,15 @@ static void decode_f32(const weight *w, const int64_t row[2], int64_t from, int6
 	LOW(s 0x1p-9), ROW(s 0x1p-9), ROW(s 0x1p-8), ROW(s 0x1p-7), ROW(s 0x1p-6), ROW(s 0x1p-5), ROW(s 0x1p-4), ROW(s 0x1p-3), ROW(s 0x1p-2), \
 	    ROW(s 0x1p-1), ROW(s 0x1p0), ROW(s 0x1p1), ROW(s 0x1p2), ROW(s 0x1p3), ROW(s 0x1p4), TOP(s 0x1p5)
 static const double E4M3[256] = {HALF(+), HALF(-)};
-static const double E2M1[16] = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0};
+/* Both elements of a byte. */
+#define PAIRS(high)                                                                                                                     \
+	{0.0, high}, {0.5, high}, {1.0, high}, {1.5, high}, {2.0, high}, {3.0, high}, {4.0, high}, {6.0, high}, {-0.0, high}, {-0.5, high}, \
+	    {-1.0, high}, {-1.5, high}, {-2.0, high}, {-3.0, high}, {-4.0, high},                                                           \
+	{                                                                                                                                   \
+		-6.0, high                                                                                                                      \
+	}
+static const double E2M1X2[256][2] = {PAIRS(0.0), PAIRS(0.5), PAIRS(1.0), PAIRS(1.5), PAIRS(2.0), PAIRS(3.0), PAIRS(4.0), PAIRS(6.0),
+    PAIRS(-0.0), PAIRS(-0.5), PAIRS(-1.0), PAIRS(-1.5), PAIRS(-2.0), PAIRS(-3.0), PAIRS(-4.0), PAIRS(-6.0)};
 
 static void decode_fp8(const weight *w, const int64_t row[2], int64_t from, int64_t count, double *restrict out)
 {
@@ -70,8 +78,8 @@ static void decode_fp4(const weight *w, const int64_t row[2], int64_t from, int6
 	for (int64_t block = 0; block < count / BLOCK; block++) {
 		const double s = E4M3[sa[block]], t = E4M3[sb[block]];
 		for (int j = 0; j < BLOCK / 2; j++, a++, b++, out += 2 * REF_TILE) {
-			out[0] = E2M1[*a & 15] * s, out[1] = E2M1[*b & 15] * t;
-			out[REF_TILE] = E2M1[*a >> 4] * s, out[REF_TILE + 1] = E2M1[*b >> 4] * t;
+			out[0] = E2M1X2[*a][0] * s, out[1] = E2M1X2[*b][0] * t;
+			out[REF_TILE] = E2M1X2[*a][1] * s, out[REF_TILE + 1] = E2M1X2[*b][1] * t;
 		}
 	}
 }
