@@ -73,7 +73,7 @@ static nh_status from_folder(const char *path, model_dir *m, nh_error *e)
 	return look(m, true, e);
 }
 
-/* The revision in refs/main, in fresh memory; NULL when there is none or it is not a plain name. */
+/* The word in refs/main, in fresh memory; NULL when there is none. It is only compared with names, never made part of a path. */
 static char *read_ref(const char *repo)
 {
 	char *path = path_join(repo, "refs/main");
@@ -82,7 +82,7 @@ static char *read_ref(const char *repo)
 	if (path && file_read(path, REF_LIMIT, &b, NULL) == NH_OK) {
 		size_t n = strcspn(b.data, " \t\r\n");
 		b.data[n] = 0;
-		if (n && !strchr(b.data, '/') && b.data[0] != '.') rev = mem_strdup(b.data);
+		if (n) rev = mem_strdup(b.data);
 	}
 	buf_deinit(&b);
 	mem_free(path);

@@ -13,7 +13,7 @@
 
 static quant_config *open_text(const char *text)
 {
-	quant_config *q;
+	quant_config *q = NULL;
 	nh_error e = {0};
 	json_t *v = fmt_json(text);
 	if (quant_open(&q, v, "config.json", NULL, NULL, &e) != NH_OK) fail_msg("%s: %s", text, e.text);
@@ -293,7 +293,7 @@ static void refuses(void **state)
 	    {"{\"quantization_config\":\"fp8\"}", NH_ERR_CONFIG, "not an object"},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		quant_config *q;
+		quant_config *q = NULL;
 		nh_error e = {0};
 		json_t *v = fmt_json(rows[i].text);
 		nh_status s = quant_open(&q, v, "config.json", NULL, NULL, &e);
@@ -331,7 +331,7 @@ static void two_documents(void **state)
 	};
 	json_t *c = fmt_json(mine);
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		quant_config *q;
+		quant_config *q = NULL;
 		nh_error e = {0};
 		json_t *hf = fmt_json(rows[i].hf);
 		nh_status s = quant_open(&q, c, "config.json", hf, "hf_quant_config.json", &e);
@@ -345,7 +345,7 @@ static void two_documents(void **state)
 	c = fmt_json(MIXED("", F8("backbone.a") "," F8("backbone.b")));
 	json_t *hf = fmt_json(
 	    "{\"quantization\":{\"quant_algo\":\"MIXED_PRECISION\",\"quantized_layers\":{" F8("backbone.a") "," N4("backbone.b") "}}}");
-	quant_config *q;
+	quant_config *q = NULL;
 	nh_error e = {0};
 	assert_int_equal(quant_open(&q, c, "config.json", hf, "hf.json", &e), NH_ERR_CONFIG);
 	assert_non_null(strstr(e.text, "disagree: quantized_layers: b"));
@@ -373,7 +373,7 @@ static void survives_no_memory(void **state)
 	json_t *v = fmt_json(MIXED("\"mtp*\",\"lm_head\"", F8("backbone.a") "," F8("backbone.b")));
 	size_t failures = 0;
 	for (size_t n = 0;; n++) {
-		quant_config *q;
+		quant_config *q = NULL;
 		mem_fail_after(n);
 		nh_status s = quant_open(&q, v, "config.json", NULL, NULL, NULL);
 		mem_fail_after(SIZE_MAX);
@@ -394,9 +394,9 @@ static void published_mixed_map(void **state)
 {
 	(void)state;
 	const char *path = NH_SHARED_DIR "/data/configs/lightning-30b-nvfp4.config.json";
-	json_t *c;
+	json_t *c = NULL;
 	nh_error e = {0};
-	quant_config *q;
+	quant_config *q = NULL;
 	nh_status s = config_load(&c, path, &e);
 	if (s == NH_ERR_NOTFOUND) NOT_RUN("%s", e.text);
 	if (s != NH_OK || quant_open(&q, c, "config.json", NULL, NULL, &e) != NH_OK) fail_msg("%s", e.text);
@@ -464,9 +464,9 @@ static void short_maps_of_published_models(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		char path[512], module[200];
-		json_t *c;
+		json_t *c = NULL;
 		nh_error e = {0};
-		quant_config *q;
+		quant_config *q = NULL;
 		quant_rule r;
 		size_t sums[NUM_SCHEME_COUNT] = {0};
 		snprintf(path, sizeof path, "%s/tests/data/configs/%s.json", NH_SOURCE_DIR, rows[i].name);
@@ -515,9 +515,9 @@ static void both_documents_of_the_tiny_models(void **state)
 	} models[] = {{"tiny-bf16", "none"}, {"tiny-fp8", "FP8"}, {"tiny-nvfp4", "MIXED_PRECISION"}, {"tiny-nvfp4-w4a4", "NVFP4"}};
 	for (size_t i = 0; i < ARRAY_LEN(models); i++) {
 		char config[512], hf[512];
-		json_t *c;
+		json_t *c = NULL;
 		nh_error e = {0};
-		quant_config *q;
+		quant_config *q = NULL;
 		snprintf(config, sizeof config, "%s/models/%s/config.json", NH_SHARED_DIR, models[i].name);
 		snprintf(hf, sizeof hf, "%s/models/%s/hf_quant_config.json", NH_SHARED_DIR, models[i].name);
 		nh_status s = config_load(&c, config, &e);

@@ -225,6 +225,12 @@ static void refuses_lengths_and_every_prefix(void **state)
 		assert_int_not_equal(st_file_parse(&f, exact, n, "x", &e), NH_OK);
 		mem_free(exact);
 	}
+	for (uint64_t over = 1; over <= 8; over++) {
+		uint64_t length = b.len - 8 + over;
+		for (int k = 0; k < 8; k++) b.data[k] = (char)(length >> (8 * k));
+		assert_int_equal(st_file_parse(&f, (const uint8_t *)b.data, b.len, "x", &e), NH_ERR_FORMAT);
+		assert_non_null(strstr(e.text, "bytes follow"));
+	}
 	static const uint64_t lengths[] = {UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63, 100000001, 100000000, 1000};
 	for (size_t i = 0; i < ARRAY_LEN(lengths); i++) {
 		for (int k = 0; k < 8; k++) b.data[k] = (char)(lengths[i] >> (8 * k));

@@ -61,7 +61,7 @@ static void accepts(nm_config *c, const char *more, const char *without, const c
 
 static void refuses(const char *more, const char *without, nh_status code, const char *says)
 {
-	nm_config c;
+	nm_config c = {0};
 	nh_error e = {0};
 	json_t *v = small(more, without);
 	nh_status s = nm_config_read(&c, v, "config.json", NULL, &e);
@@ -158,8 +158,8 @@ static void published_models(void **state)
 	size_t checked = 0;
 	for (size_t i = 0; i < ARRAY_LEN(PUBLISHED); i++) {
 		char path[512];
-		json_t *v;
-		nm_config c;
+		json_t *v = NULL;
+		nm_config c = {0};
 		nh_error e = {0};
 		buf lines = {0};
 		logger log = {.fn = keep, .user = &lines, .level = NH_LOG_DEBUG};
@@ -183,8 +183,8 @@ static void published_config_file(void **state)
 {
 	(void)state;
 	const char *path = NH_SHARED_DIR "/data/configs/lightning-30b-nvfp4.config.json";
-	json_t *v;
-	nm_config c;
+	json_t *v = NULL;
+	nm_config c = {0};
 	nh_error e = {0};
 	nh_status s = config_load(&v, path, &e);
 	if (s == NH_ERR_NOTFOUND) NOT_RUN("%s", e.text);
@@ -234,7 +234,7 @@ static void spellings_of_the_pattern(void **state)
 	    {"{}", "num_hidden_layers", "M-E*M", ""},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		nm_config c;
+		nm_config c = {0};
 		accepts(&c, rows[i].more, rows[i].without, rows[i].notice);
 		assert_string_equal(c.pattern, rows[i].pattern);
 		assert_int_equal(c.layers, strlen(rows[i].pattern));
@@ -250,7 +250,7 @@ static void spellings_of_the_pattern(void **state)
 static void legacy_names_override(void **state)
 {
 	(void)state;
-	nm_config c;
+	nm_config c = {0};
 	accepts(&c,
 	    "{\"mamba_n_groups\":4,\"mamba_d_conv\":3,\"mamba_chunk_size\":16,\"mamba_conv_bias\":false,\"mamba_expand\":7,\"expand\":2,"
 	    "\"use_conv_bias\":true,\"mamba_dt_min\":0.5,\"time_step_min\":0.25,\"mamba_dt_max\":3,\"mamba_dt_init_floor\":0.125,"
@@ -295,7 +295,7 @@ static void legacy_names_override(void **state)
 static void widths_per_layer(void **state)
 {
 	(void)state;
-	nm_config c;
+	nm_config c = {0};
 	accepts(&c, "{\"hybrid_override_pattern\":\"-M-E-\",\"intermediate_size\":[10,20,30]}", NULL, "");
 	assert_int_equal(c.layer[0].mlp.width, 10);
 	assert_int_equal(c.layer[2].mlp.width, 20);
@@ -314,7 +314,7 @@ static void widths_per_layer(void **state)
 static void latent_and_shared(void **state)
 {
 	(void)state;
-	nm_config c;
+	nm_config c = {0};
 	accepts(&c, "{\"moe_latent_size\":24,\"n_shared_experts\":3,\"n_group\":4,\"topk_group\":2,\"norm_topk_prob\":false}", NULL, "");
 	assert_int_equal(c.layer[2].moe.latent, 24);
 	assert_int_equal(c.layer[2].moe.in_width, 24);
@@ -352,7 +352,7 @@ static void state_dtype(void **state)
 	    {"{\"mamba_ssm_cache_dtype\":\"bfloat16\"}", NUM_BF16, "bfloat16", 2},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		nm_config c;
+		nm_config c = {0};
 		accepts(&c, rows[i].more, NULL, "");
 		assert_int_equal(c.ssm_dtype, rows[i].type);
 		assert_string_equal(c.ssm_dtype_text, rows[i].text);
@@ -382,14 +382,14 @@ static void mtp_spellings(void **state)
 	    {"{\"num_nextn_predict_layers\":null}", ""},
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		nm_config c;
+		nm_config c = {0};
 		accepts(&c, rows[i].more, NULL, "");
 		assert_int_equal(c.mtp_inner, strlen(rows[i].kinds));
 		assert_int_equal(c.mtp_depth, c.mtp_inner > 0);
 		for (int k = 0; k < c.mtp_inner; k++) assert_int_equal(c.mtp_layer[k].kind, rows[i].kinds[k]);
 		nm_config_deinit(&c);
 	}
-	nm_config c;
+	nm_config c = {0};
 	accepts(&c, "{\"num_nextn_predict_layers\":1,\"mtp_n_routed_experts\":32}", NULL, "");
 	assert_int_equal(c.mtp_layer[1].moe.experts, 32);
 	assert_int_equal(c.layer[2].moe.experts, 8);
@@ -408,7 +408,7 @@ static void puzzle(void **state)
 	(void)state;
 	for (int reversed = 0; reversed < 2; reversed++) { /* expert counts 64 and 128 in either order: tables need 128 */
 		char more[1200];
-		nm_config c;
+		nm_config c = {0};
 		snprintf(more, sizeof more,
 		    "{" PUZZLE ",\"num_nextn_predict_layers\":1,\"block_configs\":[{\"block_type\":\"mamba\",\"ssm_state_size\":96},"
 		    "{\"block_type\":\"moe\",\"n_routed_experts\":%d,\"num_experts_per_tok\":5,\"moe_intermediate_size\":40,\"moe_latent_size\":12,"
@@ -445,7 +445,7 @@ static void puzzle(void **state)
 		nm_config_deinit(&c);
 	}
 	const char *gone = "hybrid_override_pattern num_hidden_layers";
-	nm_config c;
+	nm_config c = {0};
 	accepts(&c, "{" PUZZLE ",\"block_configs\":[{\"block_type\":\"mamba\"},{\"block_type\":\"moe\"}]}", NULL, "block_configs wins");
 	assert_string_equal(c.pattern, "ME");
 	nm_config_deinit(&c);
@@ -543,7 +543,7 @@ static void refuses_other_mathematics(void **state)
 		snprintf(key, sizeof key, "config.json: %.*s: is", (int)strcspn(more[i] + 2, "\""), more[i] + 2);
 		refuses(more[i], NULL, NH_ERR_UNSUPPORTED, key);
 	}
-	nm_config c;
+	nm_config c = {0};
 	accepts(&c,
 	    "{\"attention_bias\":false,\"rope_scaling\":null,\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000},"
 	    "\"mamba_hidden_act\":\"silu\",\"mlp_hidden_act\":\"relu2\",\"sliding_window\":null,\"rope_theta\":10000,\"norm_eps\":1e-6,"
@@ -562,7 +562,7 @@ static void survives_no_memory(void **state)
 	json_t *v = small("{\"num_nextn_predict_layers\":1,\"layers_block_type\":[\"mamba\",\"moe\",\"attention\"],\"new\":1}", "conv_kernel");
 	size_t failures = 0;
 	for (size_t n = 0; n < 100; n++) {
-		nm_config c;
+		nm_config c = {0};
 		mem_fail_after(n);
 		nh_status s = nm_config_read(&c, v, "config.json", NULL, NULL);
 		mem_fail_after(SIZE_MAX);
