@@ -181,21 +181,23 @@ nh_status load_weight(loader *l, const char *module, int64_t n, int64_t k, weigh
 	return import(l, out, e);
 }
 
+/* Without files the type follows the habit of the releases (model.md 2.6): F32 in quantised ones, BF16 in plain ones. */
 nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weight *out, nh_error *e)
 {
 	const int64_t shape[2] = {n, k};
 	part_name name = join(module, ".weight");
-	*out = (weight){.scheme = NUM_SCHEME_NONE, .dtype = NUM_F32, .n = n, .k = k, .scale = 1.0f};
+	num_dtype habit = l->o.quant && quant_source(l->o.quant) ? NUM_F32 : NUM_BF16;
+	*out = (weight){.scheme = NUM_SCHEME_NONE, .dtype = habit, .n = n, .k = k, .scale = 1.0f};
 	TRY(load_string(l, &out->name, e, "%s", module));
 	const st_tensor *t = load_take(l, name.text, 2, shape);
 	load_record record = {.module = out->name,
-	    .dtype = t ? t->dtype : NUM_F32,
+	    .dtype = t ? t->dtype : habit,
 	    .n = n,
 	    .k = k,
 	    .rule = "router: never quantised",
 	    .matrix = true,
 	    .used = true};
-	record.file_bytes = t ? t->bytes : (size_t)n * (size_t)k * 4;
+	record.file_bytes = t ? t->bytes : (size_t)n * (size_t)k * num_bytes(habit);
 	load_report(l, &record);
 	if (!t) return NH_OK;
 	out->data = t->data;
