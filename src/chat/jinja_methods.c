@@ -324,10 +324,10 @@ static bool call_dict(jenv *env, jv d, const char *m, const jargs *a, jv *out)
 		*out = v ? *v : ok && a->n > 1 ? a->pos[1] : jv_of(JV_NONE);
 		return ok;
 	}
+	if (m[0] == 'f') return jenv_fail(env, "method 'dict.%s' is not supported", m);
 	if (!arguments(env, m, a, 0, 0)) return false;
 	*out = d;
 	if (strcmp(m, "copy") == 0) return true;
-	if (m[0] == 'f') return jenv_fail(env, "method 'dict.%s' is not supported", m);
 	out->kind = JV_VIEW;
 	out->flag = strcmp(m, "keys") == 0 ? JV_KEYS : strcmp(m, "values") == 0 ? JV_VALUES : JV_ITEMS;
 	return true;

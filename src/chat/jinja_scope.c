@@ -127,18 +127,22 @@ static bool visit(pass *x, frame *f, const jnode *n)
 	return ok;
 }
 
+static void close_frame(frame *f)
+{
+	mem_free(f->state);
+	mem_free(f->slot);
+	f->state = NULL;
+	f->slot = NULL;
+}
+
 static bool open_frame(pass *x, frame *f, frame *up)
 {
 	*f = (frame){.up = up, .root = x->in_root};
 	f->state = mem_array(x->n ? x->n : 1, 1);
 	f->slot = mem_array(x->n ? x->n : 1, sizeof *f->slot);
-	return (f->state && f->slot) || out_of_memory(x);
-}
-
-static void close_frame(frame *f)
-{
-	mem_free(f->state);
-	mem_free(f->slot);
+	if (f->state && f->slot) return true;
+	close_frame(f);
+	return out_of_memory(x);
 }
 
 /* Gives the analysed names their slots and writes down what entering the scope does. */
