@@ -133,16 +133,19 @@ size_t tok_vocab(const tokenizer *t) { return t->vocab; }
 const char *tok_decoded(const tokenizer *t, int32_t id, size_t *len)
 {
 	const tok_slot *s = slot_of(t, id);
-	*len = s ? s->len : 0;
-	return s ? t->blob.data + s->at : NULL;
+	*len = 0;
+	if (!s) return NULL;
+	const tok_added *a = s->flags & TOK_IS_ADDED ? &t->added[s->added] : NULL;
+	*len = a ? a->decoded_len : s->len;
+	return t->blob.data + (a ? a->decoded_at : s->at);
 }
 
 const char *tok_piece(const tokenizer *t, int32_t id, size_t *len)
 {
 	const tok_slot *s = slot_of(t, id);
 	if (!s || !(s->flags & TOK_IS_ADDED)) return tok_decoded(t, id, len);
-	*len = s->text_len;
-	return t->blob.data + s->text_at;
+	*len = t->added[s->added].len;
+	return t->blob.data + t->added[s->added].at;
 }
 
 int32_t tok_find(const tokenizer *t, const char *text, size_t len)

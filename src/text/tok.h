@@ -24,7 +24,7 @@
 typedef struct tokenizer tokenizer;
 
 /* Reads a file, or `len` bytes of JSON that errors call `name`. Errors name the document and the item: NH_ERR_FORMAT (JSON), NH_ERR_CONFIG
- * (contradictory), NH_ERR_UNSUPPORTED (not understood), NH_ERR_LIMIT, NH_ERR_IO, NH_ERR_NOMEM. On failure *out is NULL. */
+ * (contradictory), NH_ERR_UNSUPPORTED (not understood), NH_ERR_LIMIT, NH_ERR_NOTFOUND, NH_ERR_IO, NH_ERR_NOMEM. On failure *out is NULL. */
 nh_status tok_open(tokenizer **out, const char *path, nh_error *e);
 nh_status tok_open_text(tokenizer **out, const char *json, size_t len, const char *name, nh_error *e);
 void tok_close(tokenizer *t); /* NULL is legal */

@@ -18,8 +18,8 @@
 
 /* A token. Its bytes are what decoding gives: the alphabet's characters mapped to bytes, or, where the text has others, as it stands. */
 typedef struct tok_slot {
-	uint32_t at, len;           /* in tokenizer.blob */
-	uint32_t text_at, text_len; /* of an added token: its text as the file has it */
+	uint32_t at, len; /* in tokenizer.blob */
+	uint32_t added;   /* with TOK_IS_ADDED: index into tokenizer.added, which has the text and the bytes */
 	uint8_t flags;
 } tok_slot;
 
@@ -29,7 +29,8 @@ typedef struct tok_slot {
 #define TOK_IS_SPECIAL 8u
 
 typedef struct tok_added {
-	uint32_t at, len; /* text, in tokenizer.blob */
+	uint32_t at, len;                 /* text, in tokenizer.blob */
+	uint32_t decoded_at, decoded_len; /* what decoding gives: the normalised text's bytes where the token is `normalized` */
 	uint32_t id;
 	bool special, normalized, single_word, lstrip, rstrip;
 } tok_added;
@@ -85,9 +86,9 @@ struct tokenizer {
 
 	tok_step steps[TOK_MAX_STEPS];
 	size_t step_count;
-	size_t prefix_at;         /* before this step a space is put in front, */
-	bool prefix_space;        /* if at all */
-	bool byte_level, decodes; /* seen while loading */
+	size_t prefix_at;                       /* before this step a space is put in front, */
+	bool prefix_space;                      /* if at all */
+	bool byte_level, decodes, has_template; /* seen while loading */
 
 	uint32_t *before, *after; /* own; the post-processor's ids around the text's */
 	size_t before_count, after_count;

@@ -18,7 +18,7 @@ static const char *skip_string(const char *p, const char *end)
 {
 	for (p++; p < end && *p != '"'; p++)
 		if (*p == '\\') p++;
-	return p < end ? p + 1 : end;
+	return p < end ? p + 1 : end; /* most strings here are a few bytes: memchr would not pay */
 }
 
 /* p is at a bracket; returns what follows its partner, or end. Kinds of brackets are left to the strict reader. */

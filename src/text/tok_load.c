@@ -54,7 +54,7 @@ static bool same_piece(const void *owner, uint32_t id, const void *bytes, size_t
 
 uint32_t tok_piece_id(const tokenizer *t, const char *bytes, size_t len, bool raw)
 {
-	return tok_index_get(&t->index, tok_hash(bytes, len) + raw, same_piece, t, bytes, len, raw ? TOK_RAW : 0);
+	return tok_index_get(&t->index, tok_hash(bytes, len), same_piece, t, bytes, len, raw ? TOK_RAW : 0);
 }
 
 static nh_status slots_grow(tokenizer *t, size_t need, nh_error *e)
@@ -108,7 +108,7 @@ static nh_status load_vocab(tokenizer *t, tok_span span, nh_error *e)
 			    key.at, other, (long long)id);
 			goto out;
 		}
-		if (!tok_index_add(&t->index, tok_hash(bytes, len) + raw, (uint32_t)id)) {
+		if (!tok_index_add(&t->index, tok_hash(bytes, len), (uint32_t)id)) {
 			s = ERR_NOMEM(e);
 			goto out;
 		}
@@ -241,29 +241,38 @@ static nh_status load_unk(tokenizer *t, const char *text, nh_error *e)
 	return s;
 }
 
-static nh_status load_model(tokenizer *t, const json_t *model, tok_span vocab, tok_span merges, nh_error *e)
+/* The model's small members; *unk is borrowed from it. */
+static nh_status load_options(tokenizer *t, const json_t *model, const char **unk, nh_error *e)
 {
 	static const char *const KEYS[] = {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
 	    "byte_fallback", "ignore_merges", "vocab", "merges", NULL};
 	static const char *const EMPTY[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+	char where[512];
 	const char *type, *text;
 	double dropout;
 	bool fallback;
-	if (!json_is_object(model)) return ERR(e, NH_ERR_CONFIG, "%s: model: absent or not an object", t->name);
-	TRY(jsn_get_string(model, t->name, "type", "BPE", &type, e));
-	if (strcmp(type, "BPE") != 0) return ERR(e, NH_ERR_UNSUPPORTED, "%s: model.type: is \"%.40s\", expected \"BPE\"", t->name, type);
+	snprintf(where, sizeof where, "%s: model", t->name);
+	TRY(jsn_get_string(model, where, "type", "BPE", &type, e));
+	if (strcmp(type, "BPE") != 0) return ERR(e, NH_ERR_UNSUPPORTED, "%s.type: is \"%.40s\", expected \"BPE\"", where, type);
 	TRY(tok_only_keys(t, model, "model", KEYS, e));
-	TRY(jsn_get_real(model, t->name, "dropout", 0, &dropout, e));
-	if (dropout != 0) return ERR(e, NH_ERR_UNSUPPORTED, "%s: model.dropout: is %g, expected null", t->name, dropout);
+	TRY(jsn_get_real(model, where, "dropout", 0, &dropout, e));
+	if (dropout != 0) return ERR(e, NH_ERR_UNSUPPORTED, "%s.dropout: is %g, expected null", where, dropout);
 	for (size_t i = 0; i < ARRAY_LEN(EMPTY); i++) {
-		TRY(jsn_get_string(model, t->name, EMPTY[i], "", &text, e));
-		if (*text) return ERR(e, NH_ERR_UNSUPPORTED, "%s: model.%s: is \"%.40s\", expected null", t->name, EMPTY[i], text);
+		TRY(jsn_get_string(model, where, EMPTY[i], "", &text, e));
+		if (*text) return ERR(e, NH_ERR_UNSUPPORTED, "%s.%s: is \"%.40s\", expected null", where, EMPTY[i], text);
 	}
-	TRY(jsn_get_bool(model, t->name, "byte_fallback", false, &fallback, e));
-	if (fallback) return ERR(e, NH_ERR_UNSUPPORTED, "%s: model.byte_fallback: is true, expected false", t->name);
-	TRY(jsn_get_bool(model, t->name, "ignore_merges", false, &t->ignore_merges, e));
-	TRY(jsn_get_bool(model, t->name, "fuse_unk", false, &t->fuse_unk, e));
-	TRY(jsn_get_string(model, t->name, "unk_token", NULL, &text, e));
+	TRY(jsn_get_bool(model, where, "byte_fallback", false, &fallback, e));
+	if (fallback) return ERR(e, NH_ERR_UNSUPPORTED, "%s.byte_fallback: is true, expected false", where);
+	TRY(jsn_get_bool(model, where, "ignore_merges", false, &t->ignore_merges, e));
+	TRY(jsn_get_bool(model, where, "fuse_unk", false, &t->fuse_unk, e));
+	return jsn_get_string(model, where, "unk_token", NULL, unk, e);
+}
+
+static nh_status load_model(tokenizer *t, const json_t *model, tok_span vocab, tok_span merges, nh_error *e)
+{
+	const char *unk;
+	if (!json_is_object(model)) return ERR(e, NH_ERR_CONFIG, "%s: model: absent or not an object", t->name);
+	TRY(load_options(t, model, &unk, e));
 	if (!vocab.at) return ERR(e, NH_ERR_CONFIG, "%s: model.vocab: absent or not an object", t->name);
 	if (!merges.at) return ERR(e, NH_ERR_CONFIG, "%s: model.merges: absent or not an array", t->name);
 	TRY(load_vocab(t, vocab, e));
@@ -273,7 +282,7 @@ static nh_status load_model(tokenizer *t, const json_t *model, tok_span vocab, t
 		uint32_t id = tok_piece_id(t, &byte, 1, false);
 		t->byte_id[i] = id == TOK_NONE ? -1 : (int32_t)id;
 	}
-	return load_unk(t, text, e);
+	return load_unk(t, unk, e);
 }
 
 nh_status tok_load(tokenizer *t, const char *json, size_t len, nh_error *e)

@@ -10,7 +10,8 @@
 #include "text/tok_impl.h"
 
 #define PATH_SIZE 192
-#define NEST_LIMIT 8 /* sequences within sequences */
+#define TEMPLATE_LIMIT 1024 /* ids on one side of the text */
+#define NEST_LIMIT 8        /* sequences within sequences */
 
 static const char *type_of(const json_t *v) { return json_is_object(v) ? json_string_value(json_object_get(v, "type")) : NULL; }
 
@@ -97,33 +98,42 @@ static nh_status place_added(tokenizer *t, tok_added *a, const char *text, const
 	tok_append_decoded(&t->blob, text, a->len, &raw);
 	if (t->blob.failed) return ERR_NOMEM(e);
 	uint32_t id = tok_piece_id(t, t->blob.data + at, t->blob.len - at, raw);
-	uint8_t flags = (raw ? TOK_RAW : 0) | TOK_IS_ADDED | (a->special ? TOK_IS_SPECIAL : 0);
 	if (id == TOK_NONE) {
-		nh_status s = tok_slot_set(t, a->id, at, flags, e);
+		nh_status s = tok_slot_set(t, a->id, at, raw ? TOK_RAW : 0, e);
 		if (s != NH_OK) return err_prefix(e, s, "%s", where);
 	} else if (id != a->id)
 		return ERR(e, NH_ERR_CONFIG, "%s: %s: \"%.60s\" has id %u, model.vocab says %u", t->name, where, text, a->id, id);
 	tok_slot *s = &t->slots[a->id];
-	s->flags |= flags;
-	s->text_at = a->at;
-	s->text_len = a->len;
+	s->flags |= TOK_IS_ADDED | (a->special ? TOK_IS_SPECIAL : 0);
+	s->added = (uint32_t)(a - t->added);
 	return NH_OK;
 }
 
-/* Special tokens first: of two texts that normalise to the same, the reference finds the special one. */
-static nh_status fill_tries(tokenizer *t, nh_error *e)
+/* What is looked for in text, and what decoding gives. Special tokens first: of two texts that normalise to the same, the reference finds
+ * the special one. */
+static nh_status prepare_added(tokenizer *t, nh_error *e)
 {
 	buf out = {0};
 	nh_status s = NH_OK;
 	for (int special = 1; special >= 0 && s == NH_OK; special--)
 		for (size_t i = 0; i < t->added_count && s == NH_OK; i++) {
-			const tok_added *a = &t->added[i];
+			tok_added *a = &t->added[i];
 			const char *text = t->blob.data + a->at;
 			size_t len = a->len;
+			bool raw;
 			if (a->special != (special == 1)) continue;
-			if (a->normalized) s = tok_normalize(t, &out, text, len, &text, &len, e);
-			if (s == NH_OK && !tok_trie_add(a->normalized ? &t->norm_trie : &t->raw_trie, text, len, (uint32_t)i)) s = ERR_NOMEM(e);
+			if (a->normalized) TRY_GOTO(s, tok_normalize(t, &out, text, len, &text, &len, e), out);
+			if (!tok_trie_add(a->normalized ? &t->norm_trie : &t->raw_trie, text, len, (uint32_t)i)) s = ERR_NOMEM(e);
+			a->decoded_at = (uint32_t)t->blob.len;
+			if (text != out.data) { /* the blob may move while it grows: copy first */
+				out.len = 0;
+				buf_append(&out, text, len);
+			}
+			if (!out.failed) tok_append_decoded(&t->blob, out.data, len, &raw);
+			a->decoded_len = (uint32_t)(t->blob.len - a->decoded_at);
+			if (out.failed || t->blob.failed) s = ERR_NOMEM(e);
 		}
+out:
 	buf_deinit(&out);
 	return s;
 }
@@ -153,7 +163,7 @@ nh_status tok_load_added(tokenizer *t, const json_t *list, nh_error *e)
 		words |= a->single_word;
 	}
 	if (words) TRY(tok_regex_compile(&t->word, t, TOK_WORD_PATTERN, strlen(TOK_WORD_PATTERN), "single_word", e));
-	return fill_tries(t, e);
+	return prepare_added(t, e);
 }
 
 /* ---- normalizer ---- */
@@ -247,17 +257,13 @@ nh_status tok_load_splits(tokenizer *t, const json_t *v, nh_error *e)
 
 /* ---- post_processor ---- */
 
-/* Puts ids in front of `before` or behind `after`. */
-static nh_status add_template_ids(uint32_t **list, size_t *count, const uint32_t *ids, size_t n, bool front, nh_error *e)
+static nh_status add_template_id(uint32_t **list, size_t *count, uint32_t id, const char *where, nh_error *e)
 {
-	if (n == 0) return NH_OK;
-	if (*count + n > 1024) return ERR(e, NH_ERR_LIMIT, "post_processor: more than 1024 ids around the text");
-	uint32_t *grown = mem_resize(*list, *count + n, sizeof *grown);
+	if (*count >= TEMPLATE_LIMIT) return ERR(e, NH_ERR_LIMIT, "%s.single: more than %d ids", where, TEMPLATE_LIMIT);
+	uint32_t *grown = mem_resize(*list, *count + 1, sizeof *grown);
 	if (!grown) return ERR_NOMEM(e);
-	if (front) memmove(grown + n, grown, *count * sizeof *grown);
-	memcpy(front ? grown : grown + *count, ids, n * sizeof *ids);
+	grown[(*count)++] = id;
 	*list = grown;
-	*count += n;
 	return NH_OK;
 }
 
@@ -279,8 +285,7 @@ static nh_status template_special(
 			return ERR(e, NH_ERR_CONFIG, "%s: %s.special_tokens.%.40s.ids[%zu]: is %s, expected the id of a token", t->name, where, name, i,
 			    found);
 		}
-		uint32_t one = (uint32_t)id;
-		nh_status s = add_template_ids(list, count, &one, 1, false, e);
+		nh_status s = add_template_id(list, count, (uint32_t)id, where, e);
 		if (s != NH_OK) return err_prefix(e, s, "%s", t->name);
 	}
 	return NH_OK;
@@ -289,30 +294,24 @@ static nh_status template_special(
 static nh_status template_leaf(tokenizer *t, const json_t *v, const char *where, nh_error *e)
 {
 	static const char *const KEYS[] = {"type", "single", "pair", "special_tokens", NULL};
-	const json_t *single = json_object_get(v, "single"), *item;
-	uint32_t *lists[2] = {NULL, NULL}; /* before and after the text */
-	size_t counts[2] = {0, 0}, i, texts = 0;
-	nh_status s = NH_OK;
+	const json_t *single = json_object_get(v, "single"), *specials = json_object_get(v, "special_tokens"), *item;
+	size_t i, texts = 0;
+	if (t->has_template) return ERR(e, NH_ERR_UNSUPPORTED, "%s: %s: a second TemplateProcessing", t->name, where);
+	t->has_template = true;
 	TRY(tok_only_keys(t, v, where, KEYS, e));
 	if (!json_is_array(single)) return ERR(e, NH_ERR_CONFIG, "%s: %s.single: absent or not an array", t->name, where);
 	json_array_foreach(single, i, item)
 	{
 		const json_t *special = json_object_get(item, "SpecialToken"), *sequence = json_object_get(item, "Sequence");
 		const char *id = json_string_value(json_object_get(sequence, "id"));
-		size_t side = texts ? 1 : 0;
 		if (json_object_size(item) == 1 && special)
-			s = template_special(t, json_object_get(v, "special_tokens"), special, where, &lists[side], &counts[side], e);
+			TRY(template_special(
+			    t, specials, special, where, texts ? &t->after : &t->before, texts ? &t->after_count : &t->before_count, e));
 		else if (json_object_size(item) == 1 && id && strcmp(id, "A") == 0) texts++;
-		else s = ERR(e, NH_ERR_UNSUPPORTED, "%s: %s.single[%zu]: expected a SpecialToken or the Sequence A", t->name, where, i);
-		if (s != NH_OK) break;
+		else return ERR(e, NH_ERR_UNSUPPORTED, "%s: %s.single[%zu]: expected a SpecialToken or the Sequence A", t->name, where, i);
 	}
-	if (s == NH_OK && texts != 1)
-		s = ERR(e, NH_ERR_UNSUPPORTED, "%s: %s.single: has the text %zu times, expected once", t->name, where, texts);
-	if (s == NH_OK) s = add_template_ids(&t->before, &t->before_count, lists[0], counts[0], true, e);
-	if (s == NH_OK) s = add_template_ids(&t->after, &t->after_count, lists[1], counts[1], false, e);
-	mem_free(lists[0]);
-	mem_free(lists[1]);
-	return s;
+	if (texts == 1) return NH_OK;
+	return ERR(e, NH_ERR_UNSUPPORTED, "%s: %s.single: has the text %zu times, expected once", t->name, where, texts);
 }
 
 /* ByteLevel moves offsets only, so here it does nothing. */

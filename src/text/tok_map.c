@@ -72,51 +72,44 @@ uint64_t tok_hash(const void *bytes, size_t len)
 
 void tok_index_deinit(tok_index *x)
 {
-	mem_free(x->hashes);
-	mem_free(x->ids);
+	mem_free(x->slots);
 	*x = (tok_index){0};
 }
 
-static void index_put(tok_index *x, size_t home, uint32_t hash, uint32_t id)
+static void index_put(tok_index *x, tok_index_slot slot)
 {
-	size_t i = home & (x->cap - 1);
-	while (x->ids[i] != 0) i = (i + 1) & (x->cap - 1);
-	x->hashes[i] = hash;
-	x->ids[i] = id;
+	size_t i = slot.hash & (x->cap - 1);
+	while (x->slots[i].id != 0) i = (i + 1) & (x->cap - 1);
+	x->slots[i] = slot;
 }
-
-/* The kept 32 bits of the hash are also the home, so that growing needs no look at the keys. */
-static uint32_t kept(uint64_t hash) { return (uint32_t)(hash >> 32); }
 
 bool tok_index_reserve(tok_index *x, size_t count)
 {
 	size_t cap = table_size(count);
 	if (cap == 0) return false;
 	if (cap <= x->cap) return true;
-	tok_index grown = {mem_array(cap, sizeof *x->hashes), mem_array(cap, sizeof *x->ids), x->count, cap};
-	if (!grown.hashes || !grown.ids) {
-		tok_index_deinit(&grown);
-		return false;
-	}
+	tok_index grown = {mem_array(cap, sizeof *grown.slots), x->count, cap};
+	if (!grown.slots) return false;
 	for (size_t i = 0; i < x->cap; i++)
-		if (x->ids[i] != 0) index_put(&grown, x->hashes[i], x->hashes[i], x->ids[i]);
-	tok_index_deinit(x);
+		if (x->slots[i].id != 0) index_put(&grown, x->slots[i]);
+	mem_free(x->slots);
 	*x = grown;
 	return true;
 }
 
 uint32_t tok_index_get(const tok_index *x, uint64_t hash, tok_same_fn same, const void *owner, const void *bytes, size_t len, uint8_t flags)
 {
+	uint32_t kept = (uint32_t)(hash >> 32);
 	if (x->cap == 0) return TOK_NONE;
-	for (size_t i = kept(hash) & (x->cap - 1); x->ids[i] != 0; i = (i + 1) & (x->cap - 1))
-		if (x->hashes[i] == kept(hash) && same(owner, x->ids[i] - 1, bytes, len, flags)) return x->ids[i] - 1;
+	for (size_t i = kept & (x->cap - 1); x->slots[i].id != 0; i = (i + 1) & (x->cap - 1))
+		if (x->slots[i].hash == kept && same(owner, x->slots[i].id - 1, bytes, len, flags)) return x->slots[i].id - 1;
 	return TOK_NONE;
 }
 
 bool tok_index_add(tok_index *x, uint64_t hash, uint32_t id)
 {
 	if (!tok_index_reserve(x, x->count + 1)) return false;
-	index_put(x, kept(hash), kept(hash), id + 1);
+	index_put(x, (tok_index_slot){(uint32_t)(hash >> 32), id + 1});
 	x->count++;
 	return true;
 }

@@ -26,9 +26,13 @@ bool tok_map_reserve(tok_map *m, size_t count);             /* room for count ke
 bool tok_map_set(tok_map *m, uint64_t key, uint32_t value); /* replaces; grows; value < TOK_NONE */
 uint32_t tok_map_get(const tok_map *m, uint64_t key);       /* TOK_NONE: absent */
 
+typedef struct tok_index_slot {
+	uint32_t hash; /* upper half of the key's hash: the home, and a filter that spares comparing */
+	uint32_t id;   /* + 1; 0: empty */
+} tok_index_slot;
+
 typedef struct tok_index {
-	uint32_t *hashes; /* own; upper half of the hash, to spare comparing */
-	uint32_t *ids;    /* own; + 1; 0: empty */
+	tok_index_slot *slots; /* own */
 	size_t count, cap;
 } tok_index;
 

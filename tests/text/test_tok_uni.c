@@ -31,7 +31,7 @@ static uint8_t name_index(frozen *f, const char *name)
 	for (unsigned i = 0; i < f->name_count; i++)
 		if (strcmp(f->names[i], name) == 0) return (uint8_t)i;
 	assert_true(f->name_count < MAX_CLASS);
-	snprintf(f->names[f->name_count], sizeof f->names[0], "%s", name);
+	snprintf(f->names[f->name_count], sizeof f->names[0], "%.14s", name);
 	return (uint8_t)f->name_count++;
 }
 
@@ -48,7 +48,7 @@ static frozen *load_frozen(void)
 		if (*line == '#') continue;
 		if (sscanf(line, "s %u %63s", &n, way) == 2) {
 			assert_true(n < 16);
-			snprintf(f->ways[n], sizeof f->ways[n], "%s", way);
+			snprintf(f->ways[n], sizeof f->ways[n], "%.63s", way);
 			continue;
 		}
 		int fields = sscanf(line, "%x %x %7s %u %7s %u", &first, &last, name[0], &ways[0], name[1], &ways[1]);
@@ -85,7 +85,7 @@ static void categories(void **state)
 	for (unsigned n = 0; n < f->name_count + 2; n++) { /* each category, then white space, then word characters */
 		char pattern[256];
 		bool space = n == f->name_count, word = n == f->name_count + 1;
-		if (!space && !word && strchr(f->names[n], '*')) continue;
+		if (!space && !word && strcmp(f->names[n], "Cc*") == 0) continue; /* asked as Cc */
 		snprintf(pattern, sizeof pattern, "\\p{%.2s}", f->names[n < f->name_count ? n : 0]);
 		tokenizer *t = open_regex(word ? "\\w" : space ? "\\s" : pattern);
 		tok_ids none = {0};
@@ -114,7 +114,7 @@ static void categories(void **state)
 		tok_close(t);
 	}
 	printf("%zu questions, %zu times yes\n", checked, yes);
-	assert_true(checked > 30u * 1112064u && yes > 1112064u);
+	assert_true(checked == 31u * 1112064u && yes > 1112064u);
 	mem_free(f);
 }
 
