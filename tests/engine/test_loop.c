@@ -122,7 +122,7 @@ static void *client(void *user)
 		engine_spec spec = toy_spec(p, 20, 5);
 		spec.ignore_end = true;
 		engine_request *r;
-		if (engine_submit(g, &spec, &r, NULL) != NH_OK) return (void *)(uintptr_t)"submit";
+		if (engine_submit(g, &spec, &r, NULL) != NH_OK) return (void *)(uintptr_t) "submit";
 		if (i % 5 == 4) {
 			engine_request_release(r);
 			continue;
@@ -131,7 +131,7 @@ static void *client(void *user)
 		toy_collect(&run, r);
 		bool good = i % 5 == 3 || (run.tokens == 5 && run.finish == NH_FINISH_LENGTH);
 		toy_run_free(&run);
-		if (!good) return (void *)(uintptr_t)"result";
+		if (!good) return (void *)(uintptr_t) "result";
 	}
 	return NULL;
 }
