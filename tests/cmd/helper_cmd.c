@@ -91,4 +91,24 @@ void outcome_free(outcome *o)
 	buf_deinit(&o->err);
 }
 
-bool program_built(void) { return file_exists(NH_BINARY_DIR "/nemotron"); }
+void says(const char *in, int status, const char *command, const char *out, const char *err)
+{
+	outcome o = run_program(in, status, "%s", command);
+	if (out != NULL && strcmp(o.out.data, out) != 0) fail_msg("%s: wrote \"%s\", expected \"%s\"", command, o.out.data, out);
+	if (err != NULL && strstr(o.err.data, err) == NULL) fail_msg("%s: said \"%s\", expected \"%s\"", command, o.err.data, err);
+	outcome_free(&o);
+}
+
+void has(const char *in, const char *command, const char *text)
+{
+	outcome o = run_program(in, 0, "%s", command);
+	if (strstr(o.out.data, text) == NULL) fail_msg("%s: wrote \"%s\", without \"%s\"", command, o.out.data, text);
+	outcome_free(&o);
+}
+
+int program_missing(void)
+{
+	if (file_exists(NH_BINARY_DIR "/nemotron")) return 0;
+	printf("NOT RUN: the program is not built\n");
+	return 77;
+}

@@ -25,6 +25,11 @@ typedef struct outcome {
  * where the status is not `want`. Free with outcome_free. */
 outcome run_program(const char *in, int want, const char *format, ...) BASE_PRINTF(3, 4);
 void outcome_free(outcome *o);
-bool program_built(void);
+/* Runs a command and compares: `out` is all of standard output (NULL: anything), `err` a part of standard error (NULL: anything). */
+void says(const char *in, int status, const char *command, const char *out, const char *err);
+/* Status 0, and `text` is a part of standard output. */
+void has(const char *in, const char *command, const char *text);
+/* Prints NOT RUN and returns 77 where the program is not built, else 0. */
+int program_missing(void);
 
 #endif

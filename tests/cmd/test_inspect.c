@@ -324,10 +324,7 @@ static void the_built_in_model_is_found(void **state)
 
 int main(void)
 {
-	if (!program_built()) {
-		printf("NOT RUN: the program is not built\n");
-		return 77;
-	}
+	if (program_missing()) return 77;
 #define ONE(name) cmocka_unit_test_setup_teardown(name, dir_setup, dir_teardown)
 	const struct CMUnitTest tests[] = {ONE(sizes_are_the_published_ones), ONE(caches_are_the_published_ones),
 	    ONE(a_token_reads_the_chosen_experts_only), ONE(the_published_config_is_quick), ONE(files_are_balanced),

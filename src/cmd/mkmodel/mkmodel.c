@@ -75,10 +75,10 @@ const cmd_def cmd_mkmodel = {
     .usage = "OUT",
     .about = "Writes the folder OUT with random weights in the layout of the published checkpoints. The same options give the same\n"
              "bytes on every machine. The model can be run; it has nothing to say.",
-    .examples = "nemotron mkmodel /tmp/m\n"
-                "nemotron mkmodel --format mixed --pattern MEMEM*E --list-form --mtp --shards 3 /tmp/lightning\n"
-                "nemotron mkmodel --format super --latent -c hidden_size=128 -c n_routed_experts=32 /tmp/super\n"
-                "nemotron mkmodel --from config.json -c hidden_size=64 -c vocab_size=512 /tmp/like\n",
+    .examples = "nemotron mkmodel my-model\n"
+                "nemotron mkmodel --format mixed --pattern MEMEM*E --list-form --mtp --shards 3 my-lightning\n"
+                "nemotron mkmodel --format super --latent -c hidden_size=128 -c n_routed_experts=32 my-super\n"
+                "nemotron mkmodel --from config.json -c hidden_size=64 -c vocab_size=512 my-like\n",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,
