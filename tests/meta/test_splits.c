@@ -92,7 +92,7 @@ static void law(const shape *s)
 	}
 	printf("LAW any split = no split: chunk %d, %s, %s: %ld runs, %ld cuts, %ld rows equal bit for bit, %ld chunks\n", s->chunk, s->profile,
 	    name, c.splits, c.cuts, c.rows, c.chunks);
-	assert_true(c.cuts >= 4 && c.rows > 1000);
+	assert_true(c.cuts >= 2 && c.rows > 1000); /* 300 tokens have two edges of 128 */
 	mem_free(whole);
 	mem_free(pieces);
 	bench_close(&b);
