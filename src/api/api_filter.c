@@ -56,7 +56,11 @@ static nh_status pass_on(filter *f, nh_error *e)
 	return stop_push(&f->stop, f->raw.data, f->raw.len, &f->content, e);
 }
 
-static bool inside(const filter *f) { return f->splits && (f->split.state == REASONING_INSIDE || f->split.state == REASONING_MAY_REOPEN); }
+/* Inside a thought, as far as it is known. */
+static bool inside(const filter *f)
+{
+	return f->splits && f->split.state != REASONING_MAY_OPEN && f->split.state != REASONING_CLOSED && f->split.state != REASONING_AFTER;
+}
 
 /* The tags count even where they are control tokens that make no text. */
 static nh_status decode(filter *f, int32_t id)
