@@ -66,11 +66,11 @@ const st_tensor *ledger_take(ledger *g, const char *name)
 {
 	size_t i = line_of(g, name);
 	if (i == SIZE_MAX) {
-		ledger_note(g, LEDGER_MISSING, "tensor %s: not in the files", name);
+		ledger_note(g, LEDGER_MISSING, "%s: tensor %s: not in the files", g->files, name);
 		return NULL;
 	}
 	if (g->taken[i]) {
-		ledger_note(g, LEDGER_TWICE, "tensor %s: asked for twice", name);
+		ledger_note(g, LEDGER_TWICE, "%s: tensor %s: asked for twice", g->files, name);
 		return NULL;
 	}
 	g->taken[i] = true;

@@ -71,15 +71,15 @@ static bool take_part(loader *l, const char *module, const wfmt_part *part, weig
 {
 	part_name name = join(module, part->suffix);
 	const st_tensor *t = ledger_take(&l->ledger, name.text);
-	if (!t || !ledger_shape(&l->ledger, t, part->rank, part->shape)) return false;
+	if (!t) return false;
 	*bytes += t->bytes;
 	bool plain = part->file_dtype == NUM_BF16;
-	if (plain ? !load_float(&l->ledger, t) : t->dtype != part->file_dtype) {
-		if (!plain)
-			ledger_note(&l->ledger, LEDGER_WRONG, "%s: tensor %s: type %s, the configuration (%s) needs %s", ledger_file(&l->ledger, t),
-			    t->name, num_dtype_name(t->dtype), num_scheme_name(w->scheme), num_dtype_name(part->file_dtype));
+	if (!plain && t->dtype != part->file_dtype) {
+		ledger_note(&l->ledger, LEDGER_WRONG, "%s: tensor %s: type %s, the configuration (%s) needs %s", ledger_file(&l->ledger, t),
+		    t->name, num_dtype_name(t->dtype), num_scheme_name(w->scheme), num_dtype_name(part->file_dtype));
 		return false;
 	}
+	if ((plain && !load_float(&l->ledger, t)) || !ledger_shape(&l->ledger, t, part->rank, part->shape)) return false;
 	if (strcmp(part->suffix, ".weight") == 0) {
 		w->data = t->data;
 		w->dtype = t->dtype == NUM_U8 ? NUM_E2M1X2 : t->dtype;

@@ -111,7 +111,7 @@ const st_tensor *load_take(loader *l, const char *name, int rank, const int64_t 
 {
 	if (!l->o.set) return NULL;
 	const st_tensor *t = ledger_take(&l->ledger, name);
-	return t && ledger_shape(&l->ledger, t, rank, shape) && load_float(&l->ledger, t) ? t : NULL;
+	return t && load_float(&l->ledger, t) && ledger_shape(&l->ledger, t, rank, shape) ? t : NULL;
 }
 
 static int64_t product(int rank, const int64_t *shape)
