@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_conformance.c: every op, every arm of this build, every profile that both have, against ref; and every mutant against the band.
  * The error of an output is the largest, over its rows, of |difference| / |ref's row| (a row far quieter than its tensor is measured
- * against the tensor); a difference in integers is an error of 1. With --record the numbers go to records/band/<arm>.json.
+ * against the tensor); a difference in integers is an error of 1. With --record COMMIT DATE the numbers go to
+ * records/band/ref.json.
  */
 #include <stdlib.h>
 
@@ -161,12 +162,14 @@ static void mutants_are_seen(void **state)
 	assert_int_equal(hidden, 0);
 }
 
-static int record(void)
+static int record(const char *commit, const char *date)
 {
 	FILE *f = fopen(NH_SOURCE_DIR "/records/band/ref.json", "w");
 	if (!f) return perror("records/band/ref.json"), 1;
-	fprintf(f, "{\n  \"tool\": \"tests/conformance --record\", \"arm\": \"ref\", \"seed\": %u, \"compiler\": \"%s\", \"band\": %g,\n", SEED,
-	    __VERSION__, BAND);
+	fprintf(f,
+	    "{\n  \"tool\": \"conformance_test_conformance --record\", \"commit\": \"%s\", \"date\": \"%s\", \"arm\": \"ref\", \"seed\": %u, "
+	    "\"compiler\": \"%s\", \"band\": %g,\n",
+	    commit, date, SEED, __VERSION__, BAND);
 	fprintf(f, "  \"error\": \"largest over rows of |difference| / |row of ref|; of a mutant: in the corpus case that shows it best\",\n  "
 	           "\"ops\": {\n");
 	for (int op = 0; op < OP_COUNT; op++) {
@@ -184,6 +187,6 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(arms_agree_with_ref), cmocka_unit_test(mutants_are_seen)};
 	int failed = cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
-	if (!failed && argc > 1 && strcmp(argv[1], "--record") == 0) return record();
+	if (!failed && argc == 4 && strcmp(argv[1], "--record") == 0) return record(argv[2], argv[3]);
 	return failed;
 }

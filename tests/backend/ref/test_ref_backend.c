@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_ref_backend.c: opening, refusing, importing, and the arm's memory: working memory that stops growing, nothing leaked.
+ * test_ref_backend.c: opening, refusing, importing, and the arm's memory; nothing leaked.
  */
 #include "kit.h"
 
-#include "backend/ref/ref.h"
 #include "base/base_mem.h"
 
 static void opens_profiles(void **state)
@@ -94,28 +93,6 @@ static void refuses_weights(void **state)
 	kit_close(&k);
 }
 
-/* The second call of a shape allocates nothing; a failing allocation fails the exec, names the op, and leaves it usable. */
-static void memory_settles(void **state)
-{
-	(void)state;
-	kit k = kit_open("portable", 1);
-	weight w = kit_weight(&k, NUM_SCHEME_FP8, 40, 64);
-	tensor x = kit_random(&k, NUM_BF16, 6, 64, 1), y = kit_2d(&k, NUM_BF16, 6, 40);
-	mem_fail_after(0);
-	OP(k.x, linear, .y = &y, .x = &x, .w = &w);
-	mem_fail_after(SIZE_MAX);
-	KIT_FAILED(&k, "linear");
-	for (int i = 0; i < 2; i++) OP(k.x, linear, .y = &y, .x = &x, .w = &w); /* the second joins the blocks of the first */
-	const size_t bytes = ref_work_bytes(k.x->self);
-	mem_fail_after(0);
-	for (int i = 0; i < 5; i++) OP(k.x, linear, .y = &y, .x = &x, .w = &w);
-	mem_fail_after(SIZE_MAX);
-	KIT_OK(&k);
-	assert_true(bytes > 0 && bytes == ref_work_bytes(k.x->self));
-	kit_close(&k);
-	assert_int_equal(mem_live(), 0);
-}
-
 static void moves_bytes(void **state)
 {
 	(void)state;
@@ -139,6 +116,6 @@ static void moves_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(opens_profiles), cmocka_unit_test(no_slot_is_empty),
-	    cmocka_unit_test(refuses_weights), cmocka_unit_test(memory_settles), cmocka_unit_test(moves_bytes)};
+	    cmocka_unit_test(refuses_weights), cmocka_unit_test(moves_bytes)};
 	return cmocka_run_group_tests_name("ref_backend", tests, NULL, NULL);
 }
