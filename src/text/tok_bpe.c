@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tok_bpe.c: one word to ids: its bytes as symbols in a list, and a heap of the merges that its neighbours allow, lowest rank first, then the
  * leftmost. Every merge takes one symbol away and adds at most two entries: n log n.
- * First to break: an entry is stale when its pair no longer gives its id, and only then (several pairs may give one id, and the reference looks
- * at the id alone).
+ * First to break: an entry whose symbols have changed since it was made must not be carried out; it is known by its id, because two symbols that
+ * start at one place give one text only as the pair they were.
  */
 #include "base/base_mem.h"
 #include "text/tok_impl.h"

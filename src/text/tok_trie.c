@@ -122,10 +122,7 @@ nh_status tok_trie_cut(tok_call *c, const tok_trie *r, const char *text, size_t 
 		if (a->special && (c->flags & TOK_PLAIN_SPECIAL)) continue;
 		if (a->single_word) TRY(in_word(c, text, len, start, end, &inside));
 		if (inside) continue;
-		if (a->lstrip) {
-			start = spaces_before(text, start);
-			if (start < from) start = from;
-		}
+		if (a->lstrip) start = spaces_before(text, start); /* may be before `from`: then nothing is left in between */
 		if (a->rstrip) end = spaces_after(text, len, end);
 		if (from < start) TRY(rest(c, text + from, start - from));
 		TRY(tok_emit(c, a->id));

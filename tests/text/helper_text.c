@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/base_mem.h"
 #include "test.h"
@@ -53,6 +54,13 @@ tokenizer *text_open_small(const char *members)
 	if (tok_open_text(&t, json, strlen(json), "small", &e) != NH_OK) fail_msg("%s", e.text);
 	mem_free(json);
 	return t;
+}
+
+int64_t text_cpu_us(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
 json_t *text_load_data(const char *name)

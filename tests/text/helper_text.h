@@ -16,6 +16,8 @@ tokenizer *text_open_small(const char *members); /* must succeed */
 #define TEXT_AB 260
 #define TEXT_ABC 261
 
+int64_t text_cpu_us(void); /* processor time of this program, which other programs do not stretch */
+
 json_t *text_load_data(const char *name); /* tests/text/data/<name>; must be there */
 
 /* Encodes; fails the test where ids differ from the JSON array, naming `what`. */
