@@ -4,7 +4,6 @@
  */
 #include "cmd/cmd_args.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>

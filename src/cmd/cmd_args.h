@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cmd_args.h: the options of a subcommand as a table, the parser over it, and the help text made from it. A command declares a cmd_def,
  * is called with parsed cmd_args, and asks for values by their long names. It refuses to know what an option means.
- * The invariant that breaks first: every name asked for is in the command's table (asserted).
+ * A name that the command does not have counts as not given, so that shared code may ask for --quiet.
+ * The invariant that breaks first: a command never sees a value that its table does not allow.
  *
  * Forms taken: --name value, --name=value, -l value, -lvalue, -abc (flags), -- (the rest are operands), - (an operand). A number such
  * as -1 is an operand or a value, never an option. Where a single-valued option is repeated, the last one counts.

@@ -49,6 +49,27 @@ static void the_made_tokenizer_takes_any_text(void **state)
 	    "no tokenizer.json is written");
 }
 
+/* Every format, plain, latent and puzzle, answers: with every op's contract checked. */
+static void every_format_runs(void **state)
+{
+	(void)state;
+	static const char *const formats[] = {"bf16", "fp8", "nvfp4", "w4a16", "mixed", "super"};
+	static const char *const shapes[] = {
+	    "", "--latent --mtp --list-form", "--puzzle --f32-params", "-p ME*ME-M -c n_group=2 -c use_bias=true -c mlp_bias=true"};
+	size_t runs = 0;
+	for (size_t f = 0; f < ARRAY_LEN(formats); f++) {
+		for (size_t k = 0; k < ARRAY_LEN(shapes); k++, runs++) {
+			outcome o = run_program(NULL, 0,
+			    "$N mkmodel -q --force -f %s %s $D/m > /dev/null && $N run --check --ids -t 0 -n 5 $D/m '20 30 40 50 60 70 80 90 100 110'",
+			    formats[f], shapes[k]);
+			assert_true(o.out.len > 0);
+			outcome_free(&o);
+		}
+	}
+	print_message("%zu checkpoints ran\n", runs);
+	assert_int_equal(runs, 24);
+}
+
 static void mistakes_are_named(void **state)
 {
 	(void)state;
@@ -68,7 +89,7 @@ int main(void)
 {
 	if (program_missing()) return 77;
 #define ONE(name) cmocka_unit_test_setup_teardown(name, dir_setup, dir_teardown)
-	const struct CMUnitTest tests[] = {
-	    ONE(options_reach_the_files), ONE(seeds_and_repetition), ONE(the_made_tokenizer_takes_any_text), ONE(mistakes_are_named)};
+	const struct CMUnitTest tests[] = {ONE(options_reach_the_files), ONE(seeds_and_repetition), ONE(the_made_tokenizer_takes_any_text),
+	    ONE(every_format_runs), ONE(mistakes_are_named)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

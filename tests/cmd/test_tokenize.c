@@ -46,6 +46,11 @@ static void pieces_are_printable(void **state)
 	outcome o = run_program("\xC3\xA9\n\\", 0, "$N mkmodel -q $D/m > /dev/null && $N tokenize --pieces $D/m/tokenizer.json");
 	assert_string_equal(o.out.data, "213\t\\xC3\n187\t\\xA9\n28\t\\n\n110\t\\\\\n");
 	outcome_free(&o);
+	/* A token that starts a character and goes on with another: both bytes are told. */
+	says("1100", 0,
+	    "$N mkmodel -q -c vocab_size=1200 $D/n > /dev/null && sed -i 's/<|1100|>/\303\203(/' $D/n/tokenizer.json && $N tokenize --decode "
+	    "--pieces $D/n",
+	    "1100\t\\xC3(\n", NULL);
 }
 
 static void lines_stay_lines(void **state)
