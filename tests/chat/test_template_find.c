@@ -90,6 +90,8 @@ static void order_of_places(void **state)
 	finds("default", true, "D", "[default]");
 	fails("rag", NH_ERR_NOTFOUND, "default, tool_use, bad, ?");
 	fails("bad", NH_ERR_CONFIG, "bad");
+	put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"D\"}]}");
+	finds(NULL, true, "D", "[default]");
 	put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"only\", \"template\": \"O\"}]}");
 	fails(NULL, NH_ERR_NOTFOUND, "only");
 	put("chat_template.jinja", "file");
