@@ -25,8 +25,15 @@ void err_clean(char *text);
 /* Puts "prefix: " in front of e's text (context added on the way up); e may be NULL. Returns e's code, or `code`. */
 nh_status err_prefix(nh_error *e, nh_status code, const char *format, ...) BASE_PRINTF(3, 4);
 
-#define ERR(e, ...) err_set((e), __VA_ARGS__)
-#define ERR_NOMEM(e) err_set((e), NH_ERR_NOMEM, "out of memory")
+/* The code again, in a form that a reader of one file, human or analyser, can follow: ERR never yields NH_OK for an error code. */
+static inline nh_status err_code(nh_status told, nh_status code)
+{
+	(void)told;
+	return code;
+}
+
+#define ERR(e, code, ...) err_code(err_set((e), (code), __VA_ARGS__), (code))
+#define ERR_NOMEM(e) ERR((e), NH_ERR_NOMEM, "out of memory")
 
 /* Returns from the calling function when `call` fails. For functions that own nothing at that point. */
 #define TRY(call)                                     \
