@@ -49,10 +49,16 @@ NH_API void nh_detok_close(nh_detok *detok);
 NH_API nh_status nh_template_open(nh_template **out, const char *path, const char *name, nh_error *error);
 NH_API void nh_template_close(nh_template *chat_template);
 NH_API const nh_template *nh_model_template(const nh_model *model); /* NULL where the model has none */
+enum {
+	/* First bring what clients send into what templates expect, as servers do: tool-call arguments given as JSON text become objects, text parts become one
+	 * string, and switches reach templates that read them from a variable chat_template_kwargs. Without it the request is rendered as it is, exactly as
+	 * transformers' apply_chat_template does. */
+	NH_TEMPLATE_ADAPT = 1
+};
 /* Renders a chat request, a JSON object with messages and optionally tools, chat_template_kwargs, add_generation_prompt (default true). *text is
  * fresh memory. now_seconds: Unix time that strftime_now sees. */
-NH_API nh_status nh_template_render(const nh_template *chat_template, const char *request_json, size_t bytes, int64_t now_seconds,
-    char **text, size_t *text_bytes, nh_error *error);
+NH_API nh_status nh_template_render(const nh_template *chat_template, const char *request_json, size_t bytes, uint32_t flags,
+    int64_t now_seconds, char **text, size_t *text_bytes, nh_error *error);
 
 #ifdef __cplusplus
 }

@@ -83,10 +83,11 @@ void nh_template_close(nh_template *t)
 
 const nh_template *nh_model_template(const nh_model *m) { return m->chat; }
 
-static nh_status render(const nh_template *t, const json_t *request, int64_t now_seconds, buf *out, nh_error *e)
+static nh_status render(const nh_template *t, const json_t *request, uint32_t flags, int64_t now_seconds, buf *out, nh_error *e)
 {
 	const json_t *tools = json_object_get(request, "tools");
 	const chat_template *c = t->tools && json_array_size(tools) > 0 ? t->tools : t->plain;
+	if (!(flags & NH_TEMPLATE_ADAPT)) return chat_render(c, request, &t->special, now_seconds, out, e);
 	json_t *adapted = NULL;
 	TRY(chat_adapt(c, request, &adapted, e));
 	nh_status s = chat_render(c, adapted, &t->special, now_seconds, out, e);
@@ -94,8 +95,8 @@ static nh_status render(const nh_template *t, const json_t *request, int64_t now
 	return s;
 }
 
-nh_status nh_template_render(
-    const nh_template *t, const char *request_json, size_t bytes, int64_t now_seconds, char **text, size_t *text_bytes, nh_error *e)
+nh_status nh_template_render(const nh_template *t, const char *request_json, size_t bytes, uint32_t flags, int64_t now_seconds, char **text,
+    size_t *text_bytes, nh_error *e)
 {
 	json_t *request = NULL;
 	buf out = {0};
@@ -107,7 +108,7 @@ nh_status nh_template_render(
 		return (nh_status)t->error.code;
 	}
 	TRY(jsn_load_text(&request, request_json, bytes, "request", e));
-	nh_status s = json_is_object(request) ? render(t, request, now_seconds, &out, e)
+	nh_status s = json_is_object(request) ? render(t, request, flags, now_seconds, &out, e)
 	                                      : ERR(e, NH_ERR_ARG, "request: is no JSON object, expected one with messages");
 	json_decref(request);
 	if (s == NH_OK) {

@@ -113,7 +113,7 @@ static nh_status render(run_job *j, nh_error *e)
 	size_t len = 0;
 	json_decref(request);
 	if (!json) return ERR(e, NH_ERR_ARG, "the prompt or --system is not UTF-8 text");
-	nh_status s = nh_template_render(t, json, strlen(json), (int64_t)time(NULL), &text, &len, e);
+	nh_status s = nh_template_render(t, json, strlen(json), NH_TEMPLATE_ADAPT, (int64_t)time(NULL), &text, &len, e);
 	free(json);
 	if (s == NH_OK) {
 		j->in_reasoning = ends_with(text, len, "<think>") || ends_with(text, len, "<think>\n");
@@ -208,7 +208,7 @@ static void finish_text(run_job *j, const nh_event *ev)
 	if (j->o.temperature > 0) snprintf(drawn, sizeof drawn, "temperature %g, seed %" PRIu64, j->o.temperature, j->o.seed);
 	cmd_note(j->a,
 	    "%" PRIu64 " prompt + %" PRIu64 " generated tokens (%s); first token %.3f s; prefill %.0f tokens/s, decode %.0f tokens/s; %s; arm "
-	                                    "%s, %s; reference-tier calls: %" PRIu64,
+	    "%s, %s; reference-tier calls: %" PRIu64,
 	    s->prompt_tokens, s->generated_tokens, finish_word(ev->finish), (double)s->first_token_us / 1e6,
 	    per_second(s->computed_tokens, s->prefill_us), per_second(decoded, s->decode_us), drawn, j->info.arm, j->info.numerics,
 	    es.reference_calls);

@@ -51,7 +51,9 @@ static int run(const cmd_args *a)
 	nh_status s = file != NULL && cmd_operands(a) == 0 && !want_ids ? NH_OK : cmd_model_path(a, cmd_operand(a, 0), &model, &e);
 	if (s == NH_OK) s = nh_template_open(&t, file != NULL ? file : model, cmd_string(a, "name", NULL), &e);
 	if (s == NH_OK) s = cmd_read_input(REQUEST_LIMIT, &request, &e);
-	if (s == NH_OK) s = nh_template_render(t, request.data, request.len, cmd_int(a, "now", (int64_t)time(NULL)), &text, &bytes, &e);
+	if (s == NH_OK)
+		s = nh_template_render(t, request.data, request.len, cmd_flag(a, "adapt") ? NH_TEMPLATE_ADAPT : 0,
+		    cmd_int(a, "now", (int64_t)time(NULL)), &text, &bytes, &e);
 	if (s == NH_OK) {
 		bool json = cmd_flag(a, "json");
 		s = want_ids ? print_ids(cmd_string(a, "tokenizer", model), text, bytes, json, &e) : print_text(text, bytes, json, &e);
@@ -67,6 +69,9 @@ static const cmd_option options[] = {{"template", 't', CMD_STRING, "FILE", "a te
     {"name", 0, CMD_STRING, "NAME", "which of several templates (default: default)", 0, 0},
     {"ids", 'i', CMD_FLAG, NULL, "the prompt's token ids", 0, 0},
     {"tokenizer", 0, CMD_STRING, "PATH", "with --ids: a tokenizer.json or model folder other than MODEL", 0, 0},
+    {"adapt", 0, CMD_FLAG, NULL,
+        "first bring client forms into template forms, as `run` does:\nJSON-text arguments, text parts, the variable chat_template_kwargs",
+        0, 0},
     {"now", 0, CMD_INT, "SECONDS", "the time that the template sees, in Unix seconds (default: now)", -1e11, 1e12}, CMD_OPTION_JSON,
     CMD_OPTION_CACHE, CMD_OPTION_QUIET, CMD_OPTION_END};
 

@@ -85,14 +85,14 @@ static void renders(void **state)
 	char *text;
 	size_t bytes;
 	assert_int_equal(nh_template_open(&t, TINY, NULL, &e), NH_OK);
-	assert_int_equal(nh_template_render(t, HELLO, strlen(HELLO), 0, &text, &bytes, &e), NH_OK);
+	assert_int_equal(nh_template_render(t, HELLO, strlen(HELLO), NH_TEMPLATE_ADAPT, 0, &text, &bytes, &e), NH_OK);
 	assert_string_equal(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n");
 	assert_int_equal(bytes, strlen(text));
 	nh_free(text);
 	static const char *const BAD[] = {"{", "[]", "{}", "{\"messages\": [{\"role\": \"clown\", \"content\": \"Hi\"}]}"};
 	for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
 		e.text[0] = 0;
-		assert_int_not_equal(nh_template_render(t, BAD[i], strlen(BAD[i]), 0, &text, &bytes, &e), NH_OK);
+		assert_int_not_equal(nh_template_render(t, BAD[i], strlen(BAD[i]), NH_TEMPLATE_ADAPT, 0, &text, &bytes, &e), NH_OK);
 		assert_null(text);
 		assert_true(e.text[0] != 0);
 	}
@@ -104,7 +104,7 @@ static void renders(void **state)
 	assert_int_equal(nh_template_open(&t, TINY "/chat_template.jinja", "rag", &e), NH_ERR_ARG);
 	assert_int_equal(nh_template_open(&t, TINY, "rag", &e), NH_ERR_NOTFOUND);
 	assert_null(t);
-	assert_int_equal(nh_template_render(NULL, HELLO, strlen(HELLO), 0, &text, &bytes, &e), NH_ERR_NOTFOUND);
+	assert_int_equal(nh_template_render(NULL, HELLO, strlen(HELLO), NH_TEMPLATE_ADAPT, 0, &text, &bytes, &e), NH_ERR_NOTFOUND);
 	assert_int_equal(mem_live(), 0);
 }
 
@@ -129,15 +129,15 @@ static void named_and_broken(void **state)
 	char *text;
 	const char *tools = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"tools\": [{}, {}]}";
 	if (nh_template_open(&t, folder, NULL, &e) != NH_OK) fail_msg("%s", e.text);
-	if (nh_template_render(t, HELLO, strlen(HELLO), 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
+	if (nh_template_render(t, HELLO, strlen(HELLO), NH_TEMPLATE_ADAPT, 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
 	assert_string_equal(text, "plain <s>");
 	nh_free(text);
-	if (nh_template_render(t, tools, strlen(tools), 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
+	if (nh_template_render(t, tools, strlen(tools), NH_TEMPLATE_ADAPT, 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
 	assert_string_equal(text, "tools 2");
 	nh_free(text);
 	nh_template_close(t);
 	if (nh_template_open(&t, folder, "tool_use", &e) != NH_OK) fail_msg("%s", e.text);
-	if (nh_template_render(t, tools, strlen(tools), 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
+	if (nh_template_render(t, tools, strlen(tools), NH_TEMPLATE_ADAPT, 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
 	assert_string_equal(text, "tools 2");
 	nh_free(text);
 	nh_template_close(t);
