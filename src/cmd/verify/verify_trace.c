@@ -67,6 +67,15 @@ static void sink(void *user, uint64_t step, const char *name, int64_t first, siz
 	}
 }
 
+/* Length of "<word><number>." at the start of text, the number into *n; 0 where there is none. */
+static int numbered(const char *text, const char *word, int *n)
+{
+	size_t len = strlen(word), digits = strspn(strncmp(text, word, len) == 0 ? text + len : "", "0123456789");
+	if (digits == 0 || digits > 6 || text[len + digits] != '.') return 0;
+	*n = (int)strtol(text + len, NULL, 10);
+	return (int)(len + digits + 1);
+}
+
 /* "layer.3.hidden" or "layer3.norm.out" to the sink's name and an order; false for tensors that are not compared. */
 static bool translate(const char *rest, item *it)
 {
@@ -84,7 +93,7 @@ static bool translate(const char *rest, item *it)
 	} else if (strcmp(rest, "logits") == 0 || strcmp(rest, "logits_last") == 0) {
 		snprintf(it->name, sizeof it->name, "logits");
 		it->order = (1 << 20) + 1;
-	} else if ((sscanf(rest, "layer.%d.%n", &layer, &used) == 1 || sscanf(rest, "layer%d.%n", &layer, &used) == 1) && used > 0) {
+	} else if ((used = numbered(rest, "layer.", &layer)) > 0 || (used = numbered(rest, "layer", &layer)) > 0) {
 		bool vllm = rest[5] != '.';
 		for (size_t i = 0; i < ARRAY_LEN(PARTS); i++) {
 			if (strcmp(rest + used, PARTS[i].file) != 0) continue;
@@ -132,7 +141,7 @@ static nh_status collect(const nh_tensors *t, trace_run *r, nh_error *e)
 		nh_tensors_at(t, i, &it.view, sizeof it.view);
 		const char *name = it.view.name, *rest;
 		if (vllm) {
-			if (sscanf(name, "step%d.%n", &step, &used) != 1 || used == 0) continue;
+			if ((used = numbered(name, "step", &step)) == 0) continue;
 			rest = name + used;
 		} else {
 			size_t len = strlen(r->tag);
