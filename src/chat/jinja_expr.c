@@ -185,6 +185,14 @@ static jnode *strings(jparse *p)
 	return constant(p, first->line, jv_str(text, total));
 }
 
+/* A list as a key never works, and Jinja, which folds constants, says so even where the dict is never reached. */
+static bool key_ok(jparse *p, const jnode *key)
+{
+	bool ok = key->kind != N_LIST && key->kind != N_DICT;
+	for (uint32_t i = 0; ok && key->kind == N_TUPLE && i < key->nkids; i++) ok = key_ok(p, key->kids[i]);
+	return ok || jparse_fail(p, key->line, "unhashable type: '%s'", key->kind == N_DICT ? "dict" : "list");
+}
+
 static jnode *list_or_dict(jparse *p, jtok close)
 {
 	bool dict = close == T_RBRACE;
@@ -196,7 +204,9 @@ static jnode *list_or_dict(jparse *p, jtok close)
 		if (items.n && !(ok = jparse_expect(p, T_COMMA))) break;
 		if (jparse_is(p, close)) break;
 		ok = jnodes_push(p, &items, jparse_expression(p, true));
-		if (dict) ok = ok && jparse_expect(p, T_COLON) && jnodes_push(p, &items, jparse_expression(p, true));
+		if (dict)
+			ok = ok && key_ok(p, items.items[items.n - 1]) && jparse_expect(p, T_COLON) &&
+			     jnodes_push(p, &items, jparse_expression(p, true));
 	}
 	ok = ok && jparse_expect(p, close);
 	jnode **kids = NULL;
