@@ -91,6 +91,7 @@ static void forward(const model *m, exec *x, const step_batch *b, const model_st
 	if (!x->backend || x->status != NH_OK) return; /* dry */
 	check_batch(t, b);
 	if (atomic_load(&t->sleep_us)) usleep((useconds_t)atomic_load(&t->sleep_us));
+	while (atomic_load(&t->hold)) usleep(1000);
 	const tensor *ssm = &s->mamba[0].ssm, *k = &s->kv[0].k;
 	int32_t in = b->D ? i32(&b->slot_in, 0) : i32(&b->seg_in, 0), out = b->D ? i32(&b->slot_out, 0) : i32(&b->seg_out, 0), want = 0;
 	double h = in < 0 ? 1 : get(ssm, in);

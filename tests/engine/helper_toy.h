@@ -30,6 +30,7 @@ typedef struct toy {
 	const int32_t *script; /* token p is followed by script[p + 1] with a margin of 50; NULL: pseudo-random */
 	int64_t script_len;
 	atomic_int sleep_us; /* per step */
+	atomic_bool hold;    /* a step does not end while this is set */
 	/* What it saw. Written on the engine's thread. */
 	toy_step steps[TOY_STEPS];
 	atomic_int count;

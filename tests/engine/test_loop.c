@@ -95,14 +95,14 @@ static void the_queue_is_bounded(void **state)
 {
 	(void)state;
 	start();
-	atomic_store(&t.sleep_us, 200000);
+	atomic_store(&t.hold, true);
 	engine_request **r = mem_array(ENGINE_QUEUE_MAX + 1, sizeof(engine_request *));
 	r[0] = submit(1, NH_OK);
 	for (int i = 0; i < 5000 && atomic_load(&t.count) == 0; i++) usleep(1000);
 	for (int i = 1; i <= ENGINE_QUEUE_MAX; i++) r[i] = submit(1, NH_OK);
 	assert_null(submit(1, NH_ERR_LIMIT));
 	for (int i = 0; i <= ENGINE_QUEUE_MAX; i++) engine_request_release(r[i]);
-	atomic_store(&t.sleep_us, 0);
+	atomic_store(&t.hold, false);
 	toy_run run;
 	engine_request *next = NULL;
 	engine_spec spec = toy_spec(p, 20, 1);
