@@ -174,6 +174,35 @@ static void wide_router(void **state)
 	kit_close(&k);
 }
 
+/* x * (1 / s) and x / s differ where one of them is a tie of the grid: look for such x, and see which one is taken. */
+static void reciprocal_is_multiplied(void **state)
+{
+	(void)state;
+	int found = 0;
+	for (int p = 0; p < KIT_PROFILE_COUNT; p++) {
+		kit k = kit_open(KIT_PROFILES[p], 17);
+		weight w = kit_weight(&k, NUM_SCHEME_FP8, 1, 16);
+		memset((void *)(uintptr_t)w.data, 0x38, 16);
+		tensor x = kit_2d(&k, k.x->types.act, 1, 16), y = kit_2d(&k, k.x->types.act, 1, 1);
+		for (int round = 0; round < 2000; round++) {
+			const double v = num_round_bf16(1.5 + 0.4 * kit_rand(&k)), tie = 17.0 + 2.0 * (double)kit_below(&k, 8);
+			w.input_scale = (float)(v / tie); /* between 16 and 32 the grid is even */
+			const float inverse = 1.0f / w.input_scale;
+			const double want = num_round_e4m3(kit_eager(&k) ? (double)((float)v * inverse) : v * (double)inverse);
+			if (want == num_round_e4m3(kit_eager(&k) ? (double)((float)v / w.input_scale) : v / (double)w.input_scale)) continue;
+			kit_set(&x, 3, v);
+			OP(k.x, linear, .y = &y, .x = &x, .w = &w);
+			assert_true(kit_get(&y, 0) == (kit_eager(&k) ? num_round_bf16((double)(w.input_scale * (w.scale * (float)want)))
+			                                             : want * ((double)w.scale * (double)w.input_scale)));
+			found++;
+		}
+		KIT_OK(&k);
+		kit_close(&k);
+	}
+	print_message("%d such inputs\n", found);
+	assert_true(found > 100);
+}
+
 /* A NaN in an activation or a weight is seen in the output, on every format's path, and only where it belongs. */
 static void nan_is_seen(void **state)
 {
@@ -210,6 +239,6 @@ static void empty_and_unbound(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(matches_formula), cmocka_unit_test(row_is_alone), cmocka_unit_test(wide_router),
-	    cmocka_unit_test(nan_is_seen), cmocka_unit_test(empty_and_unbound)};
+	    cmocka_unit_test(reciprocal_is_multiplied), cmocka_unit_test(nan_is_seen), cmocka_unit_test(empty_and_unbound)};
 	return cmocka_run_group_tests_name("ref_linear", tests, NULL, NULL);
 }
