@@ -46,7 +46,7 @@ bool ref_fp8_split(const uint8_t *codes, int64_t n, float *restrict f, uint8_t *
 /* m / 2^shift toward zero, without a branch: the signs of sums are as good as random. */
 static int32_t cut(int32_t m, int32_t shift)
 {
-	const int32_t sign = m >> 31;
+	const int32_t sign = -(m < 0);
 	return (((m ^ sign) - sign) >> (shift < 31 ? shift : 31) ^ sign) - sign;
 }
 
@@ -63,7 +63,7 @@ void ref_fp8_add(ref_fp8_sum *s, const float *restrict f, const uint8_t *restric
 	const float unit = num_f32_bits((uint32_t)(127 + REF_FP8_BITS - exp) << 23);
 	int32_t sum = cut(s->m, exp - s->e);
 	for (int i = 0; i < REF_FP8_STEP; i++) sum += (int32_t)(f[i] * wf[i] * unit);
-	const int32_t sign = sum >> 31, mag = (sum ^ sign) - sign, bits = 31 - __builtin_clz((uint32_t)mag | 1u);
+	const int32_t sign = -(sum < 0), mag = (sum ^ sign) - sign, bits = 31 - __builtin_clz((uint32_t)mag | 1u);
 	const int32_t right = bits > REF_FP8_BITS ? bits - REF_FP8_BITS : 0, left = bits < REF_FP8_BITS ? REF_FP8_BITS - bits : 0;
 	s->m = ((mag >> right << left) ^ sign) - sign;
 	s->e = mag ? exp - REF_FP8_BITS + bits : REF_FP8_NONE;

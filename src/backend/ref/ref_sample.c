@@ -51,7 +51,7 @@ void ref_logit_edit(exec *x, const op_logit_edit *a)
 /* -- drawing ----------------------------------------------------------------------------------------------------------------------- */
 
 /* A heap of ids, the best on top: the larger p, then the lower id. */
-static bool better(const double *p, int32_t a, int32_t b) { return p[a] > p[b] || (p[a] == p[b] && a < b); }
+static bool better(const double *p, int32_t a, int32_t b) { return p[a] > p[b] || (a < b && p[a] == p[b]); }
 
 static void sink_down(const double *p, int32_t *heap, int64_t n, int64_t i)
 {
@@ -158,7 +158,7 @@ static void log_softmax(logits *s)
 	}
 	double sum = 0.0;
 	for (int64_t i = 0; i < s->V; i++) sum += s->l[i] == s->max ? 1.0 : exp(s->l[i] - s->max);
-	s->log_sum = log(sum);
+	s->log_sum = sum > 0.0 ? log(sum) : 0.0; /* no number: `nan` says so */
 }
 
 static double log_probability(const logits *s, int64_t id)
@@ -205,7 +205,7 @@ void ref_logprobs(exec *x, const op_logprobs *a)
 			if (id >= 0) {
 				lp = log_probability(&s, id);
 				rank = s.nan ? 0 : 1;
-				for (int64_t i = 0; !s.nan && i < V; i++) rank += s.l[i] > s.l[id] || (s.l[i] == s.l[id] && i < id);
+				for (int64_t i = 0; !s.nan && i < V; i++) rank += s.l[i] > s.l[id] || (i < id && s.l[i] == s.l[id]);
 			}
 			((double *)tensor_row(a->lp, r))[m] = lp;
 			((int32_t *)tensor_row(a->rank, r))[m] = rank;
