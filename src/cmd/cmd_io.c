@@ -96,7 +96,7 @@ static int dump_to_stdout(const char *data, size_t len, void *user)
 
 bool cmd_out_json(json_t *value, int indent)
 {
-	size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(17) | (indent > 0 ? JSON_INDENT((size_t)indent) : JSON_COMPACT);
+	size_t flags = JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) | (indent > 0 ? JSON_INDENT((size_t)indent) : JSON_COMPACT);
 	bool ok = value != NULL && json_dump_callback(value, dump_to_stdout, NULL, flags) == 0 && cmd_out("\n", 1);
 	json_decref(value);
 	return ok;

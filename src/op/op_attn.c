@@ -75,7 +75,7 @@ const char *op_check_attn_prefill(const op_attn_prefill *a, char text[256])
 	OP_REQUIRE(a->head_dim > 0, "field head_dim: %d, expected more than 0", a->head_dim);
 	OP_REQUIRE(a->page_tokens > 0, "field page_tokens: %d, expected more than 0", a->page_tokens);
 	OP_REQUIRE(a->window >= 0, "field window: %d, expected 0 or more", a->window);
-	OP_REQUIRE(isfinite(a->scale) && a->scale > 0, "field scale: %g, expected more than 0", (double)a->scale);
+	OP_REQUIRE(isfinite(a->scale) && a->scale > 0, "field scale: %g, expected more than 0", a->scale);
 	OP_NEED(q, OP_FLOAT, -1, -1);
 	OP_REQUIRE(op_dim(a->q, 1) > 0 && op_dim(a->q, 1) % ((int64_t)a->kv_heads * a->head_dim) == 0,
 	    "field q: width %lld, expected a multiple of %d heads of %d", (long long)op_dim(a->q, 1), a->kv_heads, a->head_dim);

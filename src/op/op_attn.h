@@ -32,8 +32,8 @@ typedef struct op_attn_decode {
 	const tensor *page_table; /* [sequences, pages] i32 */
 	int page_tokens;
 	int kv_heads, head_dim;
-	int window;  /* 0: unlimited */
-	float scale; /* head_dim^-0.5 */
+	int window;   /* 0: unlimited */
+	double scale; /* head_dim^-0.5 */
 } op_attn_decode;
 
 typedef struct op_attn_prefill {
@@ -46,7 +46,7 @@ typedef struct op_attn_prefill {
 	int page_tokens;
 	int kv_heads, head_dim;
 	int window;
-	float scale;
+	double scale;
 } op_attn_prefill;
 
 #endif

@@ -54,7 +54,7 @@ const char *op_check_rms_norm(const op_rms_norm *a, char text[256])
 	OP_NEED(w, OP_FLOAT, op_dim(a->x, 1));
 	OP_NEED(y, OP_FLOAT, op_dim(a->x, 0), op_dim(a->x, 1));
 	OP_SAME(y, x);
-	OP_REQUIRE(a->eps >= 0 && isfinite(a->eps), "field eps: %g, expected 0 or more", (double)a->eps);
+	OP_REQUIRE(a->eps >= 0 && isfinite(a->eps), "field eps: %g, expected 0 or more", a->eps);
 	OP_FINISH(rms_norm, false);
 }
 
@@ -86,7 +86,7 @@ const char *op_check_add_rms_norm(const op_add_rms_norm *a, char text[256])
 	OP_NEED(residual, OP_FLOAT, op_dim(a->x, 0), op_dim(a->x, 1));
 	OP_SAME(y, x);
 	OP_SAME(residual, x);
-	OP_REQUIRE(a->eps >= 0 && isfinite(a->eps), "field eps: %g, expected 0 or more", (double)a->eps);
+	OP_REQUIRE(a->eps >= 0 && isfinite(a->eps), "field eps: %g, expected 0 or more", a->eps);
 	OP_FINISH(add_rms_norm, false);
 }
 

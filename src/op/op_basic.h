@@ -22,7 +22,7 @@ typedef struct op_rms_norm {
 	const tensor *y; /* out [T, D] act */
 	const tensor *x; /* [T, D] act */
 	const tensor *w; /* [D] any float */
-	float eps;
+	double eps;      /* eager: used as the f32 that it rounds to */
 } op_rms_norm;
 
 /* residual += x, rounded to act FIRST in eager; then y = rms_norm(residual) (model.md 3.2). */
@@ -31,7 +31,7 @@ typedef struct op_add_rms_norm {
 	const tensor *residual; /* in/out [T, D] act */
 	const tensor *x;        /* [T, D] act */
 	const tensor *w;        /* [D] */
-	float eps;
+	double eps;             /* eager: used as the f32 that it rounds to */
 } op_add_rms_norm;
 
 typedef enum { OP_ACT_NONE, OP_ACT_RELU2 } op_act;

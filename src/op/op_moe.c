@@ -124,6 +124,6 @@ const char *op_check_moe_combine(const op_moe_combine *a, char text[256])
 	OP_NEED(y, OP_FLOAT, T, W);
 	OP_MAY(shared, OP_FLOAT, T, W);
 	OP_SAME(shared, y);
-	OP_REQUIRE(isfinite(a->factor), "field factor: %g, expected a finite number", (double)a->factor);
+	OP_REQUIRE(isfinite(a->factor), "field factor: %g, expected a finite number", a->factor);
 	OP_FINISH(moe_combine, false);
 }

@@ -41,7 +41,7 @@ typedef struct op_moe_combine {
 	const tensor *y;      /* out [T, W] act */
 	const tensor *rows;   /* [T, K, W] */
 	const tensor *shared; /* [T, W] act or NULL */
-	float factor;         /* routed_scaling_factor */
+	double factor;        /* routed_scaling_factor; eager: used as the f32 that it rounds to */
 } op_moe_combine;
 
 #endif

@@ -231,6 +231,6 @@ const char *op_check_gated_norm(const op_gated_norm *a, char text[256])
 	OP_SAME(gate, x);
 	OP_SAME(y, x);
 	OP_REQUIRE(a->groups > 0 && I % a->groups == 0, "field groups: %d, expected a divisor of width %lld", a->groups, (long long)I);
-	OP_REQUIRE(a->eps >= 0 && isfinite(a->eps), "field eps: %g, expected 0 or more", (double)a->eps);
+	OP_REQUIRE(a->eps >= 0 && isfinite(a->eps), "field eps: %g, expected 0 or more", a->eps);
 	OP_FINISH(gated_norm, false);
 }

@@ -77,7 +77,7 @@ typedef struct op_gated_norm {
 	const tensor *gate; /* [T, I] act, may be a column view */
 	const tensor *w;    /* [I] */
 	int groups;
-	float eps;
+	double eps; /* eager: used as the f32 that it rounds to */
 } op_gated_norm;
 
 #endif

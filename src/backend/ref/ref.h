@@ -34,6 +34,8 @@ void ref_work_free(ref_self *s);
 size_t ref_work_bytes(const ref_self *s);
 
 static inline bool ref_eager(const exec *x) { return x->num->rounding == NUM_ROUND_EAGER; }
+/* A scalar argument as the profile uses it: vLLM holds eps and factors in f32. */
+static inline double ref_param(const exec *x, double v) { return ref_eager(x) ? (double)(float)v : v; }
 static inline int64_t ref_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ref_max(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ref_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }

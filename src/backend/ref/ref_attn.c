@@ -133,8 +133,8 @@ static bool score_block(attn *m, int64_t b, int64_t g)
 			}
 			for (int64_t p = from; p < to; p++) {
 				if (m->rule == RULE_FA3) s[p - b] = ref_f32(s[p - b]);
-				else if (m->rule == RULE_KV) s[p - b] = ref_f32(s[p - b] * (double)m->a->scale);
-				else s[p - b] *= (double)m->a->scale;
+				else if (m->rule == RULE_KV) s[p - b] = ref_f32(s[p - b] * m->a->scale);
+				else s[p - b] *= m->a->scale;
 			}
 		}
 	}
@@ -145,7 +145,7 @@ static bool score_block(attn *m, int64_t b, int64_t g)
 static void weigh(attn *m, int64_t i)
 {
 	const int64_t pos = ref_i32(m->a->pos, m->row + i), from = first_key(m->a, pos) - m->lo, to = pos + 1 - m->lo;
-	const double c = m->rule == RULE_FA3 ? ref_f32(ref_f32((double)m->a->scale * 1.4426950408889634) * (double)m->a->pages->k_scale) : 0.0;
+	const double c = m->rule == RULE_FA3 ? ref_f32(ref_f32(m->a->scale * 1.4426950408889634) * (double)m->a->pages->k_scale) : 0.0;
 	for (int64_t h = i * m->R; h < (i + 1) * m->R; h++) {
 		double *s = m->s + h * m->pitch, top = -INFINITY, total = 0.0;
 		for (int64_t p = from; p < to; p++) top = s[p] > top ? s[p] : top;

@@ -47,7 +47,7 @@ void ref_rms_norm(exec *x, const op_rms_norm *a)
 	ref_load_vector(a->w, w);
 	for (int64_t t = 0; t < n; t++) {
 		ref_load(a->x, t, 0, width, row);
-		norm_row(row, w, width, (double)a->eps, ref_eager(x));
+		norm_row(row, w, width, ref_param(x, a->eps), ref_eager(x));
 		ref_store(a->y, t, 0, width, row);
 	}
 }
@@ -66,7 +66,7 @@ void ref_add_rms_norm(exec *x, const op_add_rms_norm *a)
 		ref_load(a->residual, t, 0, width, res);
 		for (int64_t i = 0; i < width; i++) res[i] = ref_round(a->residual->dtype, res[i] + row[i]);
 		ref_store(a->residual, t, 0, width, res);
-		norm_row(res, w, width, (double)a->eps, ref_eager(x));
+		norm_row(res, w, width, ref_param(x, a->eps), ref_eager(x));
 		ref_store(a->y, t, 0, width, res);
 	}
 }

@@ -147,7 +147,7 @@ void ref_gated_norm(exec *x, const op_gated_norm *a)
 		for (int64_t g = 0; g < width; g += group) {
 			double sum = 0.0;
 			for (int64_t i = g; i < g + group; i++) sum += v[i] * v[i];
-			double s = 1.0 / sqrt(sum / (double)group + (double)a->eps);
+			double s = 1.0 / sqrt(sum / (double)group + ref_param(x, a->eps));
 			if (eager) s = ref_f32(s);
 			for (int64_t i = g; i < g + group; i++) v[i] = eager ? w[i] * ref_bf16(ref_f32(v[i] * s)) : v[i] * s * w[i];
 		}

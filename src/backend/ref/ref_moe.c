@@ -196,7 +196,7 @@ void ref_moe_combine(exec *x, const op_moe_combine *a)
 			ref_load_at(a->rows->dtype, ref_at(a->rows, t, k, 0), width, row);
 			for (int64_t i = 0; i < width; i++) sum[i] = eager ? ref_f32(sum[i] + row[i]) : sum[i] + row[i];
 		}
-		for (int64_t i = 0; i < width; i++) sum[i] = ref_round(act, ref_round(act, sum[i]) * (double)a->factor);
+		for (int64_t i = 0; i < width; i++) sum[i] = ref_round(act, ref_round(act, sum[i]) * ref_param(x, a->factor));
 		if (!tensor_absent(a->shared)) {
 			ref_load(a->shared, t, 0, width, row);
 			for (int64_t i = 0; i < width; i++) sum[i] += row[i];

@@ -12,7 +12,7 @@ void nm_attn_forward(const nm_step *s, const nm_block *l, const tensor *y, const
 	const kv_pages *pages = &s->state->kv[l->state];
 	num_dtype act = s->x->types.act;
 	int kv_heads = (int)a->kv_heads, head_dim = (int)a->head_dim, window = (int)a->window, n = b->T - b->D;
-	float scale = (float)(1.0 / sqrt((double)head_dim));
+	double scale = 1.0 / sqrt((double)head_dim);
 
 	tensor q = exec_scratch(s->x, act, b->T, a->q.n), k = exec_scratch(s->x, act, b->T, a->k.n), v = exec_scratch(s->x, act, b->T, a->v.n);
 	tensor o = exec_scratch(s->x, act, b->T, a->q.n);

@@ -141,7 +141,7 @@ static nh_status open_model(model **out, const json_t *config, const char *confi
 	m->base.family = &nm_family;
 	nh_status s;
 	TRY_GOTO(s, nm_config_read(&m->config, config, config_name, loader_log(l), e), fail);
-	m->eps = (float)m->config.eps;
+	m->eps = m->config.eps;
 	TRY_GOTO(s, shapes(m, e), fail);
 	TRY_GOTO(s, nm_bind(m, l, e), fail);
 	*out = &m->base;

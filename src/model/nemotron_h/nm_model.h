@@ -30,7 +30,7 @@ typedef struct nm_mlp {
 typedef struct nm_moe {
 	int64_t chosen, n_group, topk_group;
 	bool norm_topk, has_shared, has_latent;
-	float factor;
+	double factor;
 	weight gate; /* [E, D] */
 	tensor bias; /* [E] */
 	weight_experts experts;
@@ -60,7 +60,7 @@ typedef struct nm_model {
 	weight *expert_weights;          /* own; all experts of all layers */
 	tensor embedding, norm_f;
 	weight head;
-	float eps;
+	double eps;
 } nm_model;
 
 /* What one mixer needs: rows in, rows out, and where the step's state lies. */
@@ -69,7 +69,7 @@ typedef struct nm_step {
 	const step_batch *b;
 	const model_state *state;
 	const model_tap *tap;
-	float eps;
+	double eps;
 	int chunk;
 } nm_step;
 

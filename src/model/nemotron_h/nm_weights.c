@@ -133,7 +133,7 @@ static nh_status bind_moe(binder *b, const nm_layer_config *lc, nm_moe *m, weigh
 	    .norm_topk = d->norm_topk,
 	    .has_shared = d->shared > 0,
 	    .has_latent = d->latent > 0,
-	    .factor = (float)d->factor};
+	    .factor = d->factor};
 	m->experts = (weight_experts){.E = (int)d->experts};
 	if (!b->skip) {
 		m->experts.up = *pool;
