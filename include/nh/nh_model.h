@@ -57,7 +57,7 @@ typedef struct nh_model_info {
 	bool has_w4a4;                 /* some weights are NVFP4 W4A4, so profiles exact and exact-wo differ */
 } nh_model_info;
 
-/* Pointers live as long as the model. */
+/* Pointers live as long as the model. The first call reads a part of every tensor, for the identity. */
 NH_API void nh_model_get_info(const nh_model *model, nh_model_info *info, size_t size);
 
 /* Files of the checkpoint (config.json, tokenizer.json, shards ...), sorted by name. */

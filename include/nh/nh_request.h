@@ -18,9 +18,9 @@ typedef struct nh_request_options {
 	size_t prompt_tokens;  /* at least 1 */
 	int64_t max_tokens;    /* to generate; 0: only the prompt is computed (prompt scoring); -1: until an end or the context is full */
 
-	double temperature, top_p, min_p; /* 0 = greedy; 1 = off; 0 = off */
+	double temperature, top_p, min_p; /* 0 = greedy; 1 (or 0) = off; 0 = off */
 	int32_t top_k;                    /* 0 = off */
-	double repetition_penalty;        /* 1 = off */
+	double repetition_penalty;        /* 1 (or 0) = off */
 	uint64_t seed;
 
 	bool ignore_end;        /* end tokens do not end it */
@@ -51,6 +51,7 @@ typedef struct nh_request_options {
 	void *trace_user;
 } nh_request_options;
 
+/* Greedy, no text, max_tokens -1. */
 NH_API void nh_request_options_init(nh_request_options *options, size_t size);
 
 /* Queues the request. Fails at once on options that can never run (empty prompt, ids outside the vocabulary, longer than the context). */

@@ -21,7 +21,7 @@ NH_API void nh_free(void *memory);
 /* From a tokenizer.json or a model folder. */
 NH_API nh_status nh_tokenizer_open(nh_tokenizer **out, const char *path, nh_error *error);
 NH_API void nh_tokenizer_close(nh_tokenizer *tokenizer);
-/* The model's own, borrowed: lives as long as the model. */
+/* The model's own, borrowed: lives as long as the model. NULL where it has none; then nh_tokenize and requests with text say so. */
 NH_API const nh_tokenizer *nh_model_tokenizer(const nh_model *model);
 
 enum {

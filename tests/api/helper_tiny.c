@@ -74,7 +74,8 @@ int32_t *tiny_chat(const nh_model *m, const char *user, size_t *count)
 	size_t bytes;
 	nh_error e = {0};
 	snprintf(json, sizeof json, "{\"messages\": [{\"role\": \"user\", \"content\": \"%s\"}]}", user);
-	if (nh_template_render(nh_model_template(m), json, strlen(json), NH_TEMPLATE_ADAPT, 0, &text, &bytes, &e) != NH_OK) fail_msg("%s", e.text);
+	if (nh_template_render(nh_model_template(m), json, strlen(json), NH_TEMPLATE_ADAPT, 0, &text, &bytes, &e) != NH_OK)
+		fail_msg("%s", e.text);
 	if (nh_tokenize(nh_model_tokenizer(m), text, bytes, 0, &ids, count, &e) != NH_OK) fail_msg("%s", e.text);
 	nh_free(text);
 	return ids;

@@ -16,7 +16,7 @@ static void it_answers(void **state)
 	nh_engine *g = tiny_engine(m, 0);
 	size_t n;
 	int32_t *ids = tiny_chat(m, "What is a cat?", &n);
-	nh_request_options o = tiny_request(ids, n, 60);
+	nh_request_options o = tiny_request(ids, n, 36);
 	o.text = o.skip_special = o.split_reasoning = o.starts_in_reasoning = true;
 	tiny_run run;
 	tiny_do(&run, g, &o);
@@ -68,18 +68,18 @@ static void pieces_and_forms(void **state)
 	int compared = 0;
 	for (size_t k = 0; k < ARRAY_LEN(PROFILES); k++) {
 		nh_model *m = tiny_open(PROFILES[k]);
-		int32_t prompt[200];
-		for (int i = 0; i < 200; i++) prompt[i] = 20 + i * 37 % 4000;
+		int32_t prompt[140];
+		for (int i = 0; i < 140; i++) prompt[i] = 20 + i * 37 % 4000;
 		tiny_run run[3];
 		static const int32_t STEPS[] = {512, 128, 512};
-		for (int i = 0; i < 3; i++) {
+		for (int i = 0; i < (k == 0 ? 3 : 2); i++) { /* forcing once is enough */
 			nh_engine *g = tiny_engine(m, STEPS[i]);
-			nh_request_options o = tiny_request(prompt, 200, 4);
+			nh_request_options o = tiny_request(prompt, 140, 4);
 			o.prompt_logprobs = o.ignore_end = true;
 			o.top_logprobs = 1;
 			if (i == 2) o.forced = run[0].token, o.forced_tokens = 4;
 			tiny_do(&run[i], g, &o);
-			assert_int_equal(run[i].prompts, 200);
+			assert_int_equal(run[i].prompts, 140);
 			assert_int_equal(run[i].tokens, 4);
 			nh_engine_stats s;
 			nh_engine_get_stats(g, &s, sizeof s);
@@ -95,7 +95,7 @@ static void pieces_and_forms(void **state)
 		}
 		nh_model_close(m);
 	}
-	assert_int_equal(compared, 4);
+	assert_int_equal(compared, 3);
 	assert_int_equal(mem_live(), 0);
 }
 

@@ -131,6 +131,57 @@ static void draws_follow_the_seed(void **state)
 	toy_run_free(&filtered);
 }
 
+/* At a temperature that makes all tokens alike, a draw's rank is its random number: it must differ from position to position. */
+static void draws_follow_the_position(void **state)
+{
+	(void)state;
+	engine_spec spec = toy_spec(p, 20, 40);
+	spec.ignore_end = true;
+	spec.temperature = 1e9;
+	spec.top_logprobs = 1;
+	toy_run run;
+	toy_do(&run, g, &spec);
+	bool seen[TOY_VOCAB + 1] = {0};
+	int distinct = 0;
+	for (int i = 0; i < 40; i++) {
+		distinct += !seen[run.event[i].rank];
+		seen[run.event[i].rank] = true;
+	}
+	assert_true(distinct > 15);
+	toy_run_free(&run);
+}
+
+/* Position i is told by the logits of position i - 1, across pieces too. */
+static double all_logits[20][TOY_VOCAB];
+
+static void keep_all(void *user, uint64_t step, const char *name, int64_t first, size_t rows, size_t columns, const double *values)
+{
+	(void)user, (void)step;
+	if (strcmp(name, "logits") == 0) memcpy(all_logits[first], values, rows * columns * sizeof *values);
+}
+
+static void a_prompt_token_is_told_by_those_before_it(void **state)
+{
+	(void)state;
+	int32_t want[20];
+	for (int i = 0; i < 20; i++) want[i] = (i * 7) % TOY_VOCAB;
+	engine_spec spec = toy_spec(p, 20, 0);
+	spec.prompt_logprobs = true;
+	spec.prompt_want_ids = want;
+	spec.prompt_want_per_position = 1;
+	spec.trace = keep_all;
+	toy_run run;
+	toy_do(&run, g, &spec);
+	assert_int_equal(run.count, 21);
+	for (int i = 1; i < 20; i++) {
+		const engine_event *e = &run.event[i];
+		assert_true(fabs(e->logprob - log_softmax(all_logits[i - 1], p[i])) < 1e-12);
+		assert_int_equal(e->want[0].id, want[i]);
+		assert_true(fabs(e->want[0].logprob - log_softmax(all_logits[i - 1], want[i])) < 1e-12);
+	}
+	toy_run_free(&run);
+}
+
 /* With an overwhelming penalty no id comes twice, and none of the prompt comes at all, until all are used up. */
 static void penalties_see_prompt_and_output(void **state)
 {
@@ -222,6 +273,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test_setup_teardown(logprobs_are_those_of_the_logits, setup, teardown),
 	    cmocka_unit_test_setup_teardown(draws_follow_the_seed, setup, teardown),
+	    cmocka_unit_test_setup_teardown(draws_follow_the_position, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_prompt_token_is_told_by_those_before_it, setup, teardown),
 	    cmocka_unit_test_setup_teardown(penalties_see_prompt_and_output, setup, teardown),
 	    cmocka_unit_test_setup_teardown(what_is_no_number_fails_the_request_alone, setup, teardown),
 	    cmocka_unit_test_setup_teardown(a_failing_op_fails_the_request_alone, setup, teardown),
