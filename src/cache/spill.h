@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * spill.h: evicted prefix snapshots as files in a folder: found again by identity of checkpoint, arm, profile and ids. Checksummed; written to a temporary
+ * name and renamed; safe against a crash, a full disk and strange files. Never more bytes than its limit: the oldest files go first.
+ * The invariant that breaks first: what does not verify is deleted and counted, never used.
+ */
+#ifndef CACHE_SPILL_H
+#define CACHE_SPILL_H
+
+#include "base/base_log.h"
+#include "cache/swap.h"
+
+typedef struct spill spill;
+
+typedef struct spill_stats {
+	uint64_t stored, loaded, rejected, failed_writes, bytes;
+} spill_stats;
+
+/* tag: what must agree besides the ids: identity, arm, tier, profile, KV type; any text without newlines. The folder is made if absent. Files of other
+ * tags are left alone. */
+nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, const char *tag, const logger *log, nh_error *e);
+void spill_close(spill *s); /* files stay; NULL is fine */
+/* Stores the state after ids[0, length). A failed write is counted and told once, and is no error. */
+void spill_store(spill *s, const int32_t *ids, int64_t length, const swapped *state);
+/* The longest stored prefix of ids[0, n) with length <= n - 1 and length > longer_than, a multiple of unit; *out NULL: none. */
+nh_status spill_find(spill *s, const int32_t *ids, int64_t n, int64_t longer_than, int64_t unit, const states *st, const pages *p,
+    swapped **out, nh_error *e);
+void spill_get_stats(const spill *s, spill_stats *out);
+
+#endif
