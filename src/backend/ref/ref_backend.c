@@ -91,7 +91,7 @@ static void ref_release(exec *x, weight *w)
 static void *ref_alloc(exec *x, size_t bytes)
 {
 	(void)x;
-	return mem_aligned(64, bytes ? bytes : 1);
+	return mem_alloc(bytes); /* fresh pages of the system are zero already: a large pool costs nothing until it is touched */
 }
 
 static void ref_free(exec *x, void *p)
