@@ -9,6 +9,7 @@
 #include "nh_event.h"
 #include "nh_model.h"
 #include "nh_request.h"
+#include "nh_session.h"
 #include "nh_tensors.h"
 #include "nh_text.h"
 #include "nh_types.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * nh_event.h: what a request tells while it runs. Order: PROMPT events (only with prompt_logprobs, one a position), TOKEN events, one DONE
- * or one ERROR as the last.
+ * or one ERROR as the last. A request for embeddings tells one EMBEDDING before its DONE. With n choices each
+ * has its own TOKEN events and DONE, mixed; `last` marks the last event of the request.
  */
 #ifndef NH_EVENT_H
 #define NH_EVENT_H
@@ -37,6 +38,11 @@ typedef struct nh_event {
 	int32_t stop_index;     /* DONE with NH_FINISH_STOP: which stop string; else -1 */
 	nh_request_stats stats; /* DONE, ERROR */
 	nh_error error;         /* ERROR */
+
+	int32_t choice;         /* which of the request's choices, from 0; ERROR ends all of them */
+	bool last;              /* no event follows */
+	const float *embedding; /* EMBEDDING; else NULL */
+	size_t embedding_size;  /* the model's hidden size */
 } nh_event;
 
 /* Waits for the next event: timeout_us < 0 for ever, 0 not at all. NH_OK, NH_ERR_TIMEOUT, or NH_ERR_STATE after the last event. One thread

@@ -63,7 +63,13 @@ typedef void (*nh_log_fn)(void *user, nh_log_level level, const char *text);
 typedef bool (*nh_progress_fn)(void *user, const char *what, uint64_t done, uint64_t total);
 
 /* What an event tells; nh_event.h has the event. */
-typedef enum nh_event_type { NH_EVENT_PROMPT = 1, NH_EVENT_TOKEN = 2, NH_EVENT_DONE = 3, NH_EVENT_ERROR = 4 } nh_event_type;
+typedef enum nh_event_type {
+	NH_EVENT_PROMPT = 1,
+	NH_EVENT_TOKEN = 2,
+	NH_EVENT_DONE = 3,
+	NH_EVENT_ERROR = 4,
+	NH_EVENT_EMBEDDING = 5
+} nh_event_type;
 
 typedef enum nh_finish {
 	NH_FINISH_NONE = 0,
@@ -72,7 +78,8 @@ typedef enum nh_finish {
 	NH_FINISH_LENGTH = 3,  /* max_tokens */
 	NH_FINISH_CONTEXT = 4, /* the context is full */
 	NH_FINISH_CANCELLED = 5,
-	NH_FINISH_ERROR = 6
+	NH_FINISH_ERROR = 6,
+	NH_FINISH_DEADLINE = 7 /* deadline_us has passed */
 } nh_finish;
 
 typedef struct nh_logprob {
@@ -84,7 +91,31 @@ typedef struct nh_logprob {
 typedef struct nh_request_stats {
 	uint64_t prompt_tokens, computed_tokens, reused_tokens, generated_tokens, reasoning_tokens;
 	int64_t queue_us, first_token_us, prefill_us, decode_us, total_us; /* first_token_us counts from submit; 0: no token came */
+	uint64_t drafted_tokens, accepted_tokens;                          /* proposed by the drafter; kept, because they equal the draw */
+	uint64_t swaps;                                                    /* times its state went to host memory and came back */
+	uint64_t snapshot_bytes;                                           /* held by the engine's prefix snapshots when it ended */
+	uint64_t reserved[8]; /* zero; room for later counters, because an event holds this struct by value */
 } nh_request_stats;
+
+/* Added to a logit before each draw; -INFINITY: never drawn. */
+typedef struct nh_bias {
+	int32_t id;
+	float add;
+} nh_bias;
+
+/* Which tokens may come at `position` (of the sequence): bit id % 32 of word id / 32. All bits come set; clear those that are forbidden. Called on
+ * the engine's thread before each draw; must not call back into the library. False fails the request. */
+typedef bool (*nh_mask_fn)(void *user, int32_t choice, int64_t position, uint32_t *bits, size_t words);
+
+/* What an EMBEDDING event carries of the last layer's normed output: the row of the last prompt token, or the mean over all. */
+typedef enum nh_embed { NH_EMBED_NONE = 0, NH_EMBED_LAST = 1, NH_EMBED_MEAN = 2 } nh_embed;
+
+/* Who proposes tokens that the model then confirms; drafts never change what is drawn. */
+typedef enum nh_draft { NH_DRAFT_NONE = 0, NH_DRAFT_NGRAM = 1 } nh_draft;
+
+/* Stages of a step, in order: admit, reserve, inputs, forward, pick, commit, emit. */
+#define NH_STAGES 7
+#define NH_BUCKETS 24
 
 /* Rows of one traced tensor of one step, as doubles, valid during the call (on the engine's thread). name: "embedding", "layer.3.input" (the
  * mixer's input, after its norm), "layer.3.hidden" (the mixer's output), "layer.3.residual_in" (the stream before it is added),
