@@ -17,15 +17,18 @@ nh_status swap_out(swapped **out, seqmem *m, nh_error *e);
 nh_status swap_in(const swapped *s, seqmem *m, nh_error *e);
 void swap_free(swapped *s); /* NULL is fine */
 int64_t swap_length(const swapped *s);
-int64_t swap_pages(const swapped *s);
-size_t swap_bytes(const swapped *s);
+int64_t swap_pages(const swapped *s); /* that swap_in takes: those of swap_length tokens, not those that were reserved beyond */
+size_t swap_bytes(const swapped *s);  /* of the contents */
 
 /* The raw parts, for files: layer by layer, contiguous. Bytes of a sequence of `length` tokens, and its contents in one defined order: for each
  * mamba layer conv then SSM state; for each attention layer the k then the v rows of positions 0 .. length - 1. */
 size_t swap_content_bytes(const states *s, const pages *p, int64_t length);
-const void *swap_content(const swapped *s);
+const void *swap_content(const swapped *s); /* swap_bytes of it */
 /* A copy made of contents in that order (a file's); bytes must be swap_content_bytes. */
 nh_status swap_from_content(swapped **out, const states *s, const pages *p, int64_t length, const void *content, size_t bytes, nh_error *e);
+/* The same with contents that the caller writes: swap_bytes of them at swap_fill. Zeros until then. */
+nh_status swap_blank(swapped **out, const states *s, const pages *p, int64_t length, nh_error *e);
+void *swap_fill(swapped *s);
 /* A copy without giving anything back: fork and save. */
 nh_status swap_copy(swapped **out, const seqmem *m, nh_error *e);
 
