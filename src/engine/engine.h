@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine.h: runs requests on an opened model. One thread owns the caches, the exec and all sequences; everybody else posts requests to its
- * inbox and reads their events. Requests run one at a time, in order. Knows token ids and no text: what turns ids into text is a hook
- * that the caller gives with the request.
+ * engine.h: runs requests on an opened model, many in one step. One thread owns the caches, the exec and all sequences; everybody else posts
+ * requests to its inbox and reads their events. Knows token ids and no text: what turns ids into text is a hook that the caller gives with the
+ * request.
  * The invariant that breaks first: between two commits of a step nothing that a later step reads has changed.
  */
 #ifndef ENGINE_ENGINE_H
@@ -16,9 +16,14 @@
 
 #define ENGINE_TOP_MAX 64      /* best tokens listed with a token */
 #define ENGINE_WANT_MAX 256    /* ids asked for by name with a token */
-#define ENGINE_QUEUE_MAX 1024  /* requests that wait */
+#define ENGINE_QUEUE_MAX 1024  /* default bound of the requests that wait */
 #define ENGINE_STEP_TOKENS 512 /* default prompt tokens a step */
 #define ENGINE_CONTEXT 32768   /* default bound of the context */
+#define ENGINE_SEQUENCES 64    /* default bound of the sequences that run at once */
+#define ENGINE_SEQUENCES_MAX 1024
+#define ENGINE_DRAFT_MAX 16 /* drafts a step and sequence */
+#define ENGINE_STAGES NH_STAGES
+#define ENGINE_BUCKETS NH_BUCKETS
 
 /* What an engine runs on. Immutable but for in_use; outlives the engine. */
 typedef struct engine_parts {
@@ -32,13 +37,31 @@ typedef struct engine_parts {
 	size_t end_count;
 	const logger *log;  /* may be NULL */
 	atomic_bool in_use; /* an engine holds the exec */
+
+	/* Who the weights are, for files of state. NULL: sessions can not be saved or loaded, and nothing is spilled. Any thread. */
+	nh_status (*identity)(const void *self, char hex[65], nh_error *e);
+	const void *identity_self; /* borrow */
+	const char *name;          /* of the checkpoint, for people; may be NULL */
 } engine_parts;
 
 typedef struct engine_options {
 	int64_t max_context; /* tokens a sequence may have; 0: the model's maximum, at most ENGINE_CONTEXT */
 	int64_t step_tokens; /* 0: ENGINE_STEP_TOKENS; rounded down to scan edges, raised to one chunk with a notice */
-	int event_limit;     /* events that wait for the reader of one request; 0: 64 */
+	int event_limit;     /* events that may wait for the reader of one request before it pauses; 0: 64 */
+
+	/* As nh_engine_options, which has the meaning of each field. */
+	uint64_t memory_bytes;
+	int max_sequences;
+	int queue_limit; /* 0: ENGINE_QUEUE_MAX */
+	bool no_prefix_cache;
+	const char *spill_dir; /* copied */
+	uint64_t spill_bytes;
+	nh_draft draft;
+	int draft_tokens; /* 0: 4; at most ENGINE_DRAFT_MAX */
 } engine_options;
+
+/* The whole state of one sequence whose request has ended, in host memory; immutable, so a fork costs nothing. */
+typedef struct engine_session engine_session;
 
 /* Text made of one token, or what was held back. Pointers live until the next call of the hook. */
 typedef struct engine_text {
@@ -79,7 +102,28 @@ typedef struct engine_spec {
 	size_t forced_tokens;
 	nh_trace_fn trace;
 	void *trace_user;
-	engine_hooks hooks; /* push NULL: no text */
+	engine_hooks hooks; /* of choice 0; push NULL: no text */
+
+	double presence_penalty, frequency_penalty;
+	const nh_bias *bias;
+	size_t bias_count;
+	const int32_t *bad_words; /* [sum of bad_word_lengths] */
+	const size_t *bad_word_lengths;
+	size_t bad_word_count;
+	const int32_t *allowed_ids;
+	size_t allowed_count;
+	int64_t min_tokens;
+	int choices;                      /* 0 or 1: one */
+	const engine_hooks *choice_hooks; /* [choices - 1], of the others; NULL: they tell no text. Taken as hooks are; the array is copied */
+	int priority;
+	int64_t deadline_us; /* from submit; 0: none */
+	nh_embed embed;
+	bool embed_normalise;
+	nh_mask_fn mask;
+	void *mask_user;
+	bool keep_session;
+	const engine_session *session; /* borrow: shared by success, the caller still closes his */
+	bool no_prefix_cache;
 } engine_spec;
 
 /* As nh_event. Pointers live until the next engine_request_next on the same request, or its release. */
@@ -98,6 +142,10 @@ typedef struct engine_event {
 	int stop_index;
 	nh_request_stats stats;
 	const nh_error *error; /* ERROR */
+	int choice;
+	bool last;              /* nothing comes after it */
+	const float *embedding; /* EMBEDDING: [embedding_count] */
+	size_t embedding_count;
 } engine_event;
 
 typedef struct engine_op_stat {
@@ -112,6 +160,14 @@ typedef struct engine_stats {
 	    expert_rows, experts_read, bytes_uploaded;
 	uint64_t kv_bytes, state_bytes, scratch_bytes;
 	engine_op_stat ops[OP_COUNT];
+
+	uint64_t waiting, running, swapped;                                       /* requests that wait; sequences in the pools; out of them */
+	uint64_t slots_used, slots_total, pages_used, pages_total, page_tokens;   /* snapshots count as users */
+	uint64_t snapshots, snapshot_bytes;                                       /* kept prompt prefixes, and what only they hold */
+	uint64_t computed_tokens, reused_tokens, drafted_tokens, accepted_tokens; /* computed: of prompts */
+	uint64_t prefix_hits, prefix_misses, evictions, spills, spill_loads, spill_bytes;
+	uint64_t preemptions, swaps_out, swaps_in, deadline_misses;
+	uint64_t step_us[ENGINE_STAGES][ENGINE_BUCKETS];
 } engine_stats;
 
 typedef struct engine engine;
@@ -121,8 +177,8 @@ typedef struct engine_request engine_request;
 nh_status engine_open(engine **out, engine_parts *parts, const engine_options *options, nh_error *e);
 /* Cancels everything and joins the thread. Requests stay readable until they are released. NULL is fine. */
 void engine_close(engine *g);
-/* Takes the hooks in every case, also on failure. NH_ERR_ARG for what can never run, NH_ERR_LIMIT when ENGINE_QUEUE_MAX requests wait. Any
- * thread. */
+/* Takes the hooks (and choice_hooks) in every case, also on failure. NH_ERR_ARG for what can never run, NH_ERR_LIMIT when it needs more than
+ * the pools have or queue_limit requests wait. Any thread. */
 nh_status engine_submit(engine *g, const engine_spec *spec, engine_request **out, nh_error *e);
 void engine_get_stats(engine *g, engine_stats *out); /* as of the last step; any thread */
 
@@ -130,6 +186,31 @@ void engine_get_stats(engine *g, engine_stats *out); /* as of the last step; any
 nh_status engine_request_next(engine_request *r, engine_event *out, int64_t timeout_us);
 void engine_request_cancel(engine_request *r);  /* async-signal-safe */
 void engine_request_release(engine_request *r); /* cancels; NULL is fine */
+
+/* What a session says of itself. */
+typedef struct engine_session_info {
+	uint32_t version;
+	char identity[68], model[64], arm[32], tier[32], numerics[32], kv_dtype[16];
+	int64_t tokens;    /* history, the pending token included */
+	int64_t computed;  /* tokens that the state covers */
+	int64_t generated; /* of the history, tokens that the model chose */
+	int64_t created;   /* Unix seconds */
+	uint64_t bytes;    /* of state and pages */
+} engine_session_info;
+
+#define ENGINE_SESSION_OTHER_ARM 1u /* accept a file of another arm or tier */
+
+/* Sessions: any thread; they belong to one engine, and are closed before it. take: NH_ERR_STATE when the request did not keep one, has not
+ * ended, or it was taken. */
+nh_status engine_session_take(engine_request *r, engine_session **out, nh_error *e);
+nh_status engine_session_fork(const engine_session *s, engine_session **out, nh_error *e);
+void engine_session_close(engine_session *s); /* NULL is fine */
+nh_status engine_session_save(const engine_session *s, const char *path, nh_error *e);
+/* NH_ERR_UNSUPPORTED, by name: another checkpoint, profile, KV type, arm or tier; NH_ERR_FORMAT: a damaged or newer file. */
+nh_status engine_session_load(engine *g, const char *path, uint32_t flags, engine_session **out, nh_error *e);
+void engine_session_get_info(const engine_session *s, engine_session_info *out);
+nh_status engine_session_read_info(const char *path, engine_session_info *out, nh_error *e);
+const int32_t *engine_session_tokens(const engine_session *s, size_t *count); /* borrow: lives as long as the session */
 
 /* Scratch that an engine with these options would reserve, by a dry run: touches no weights, state or pages. */
 nh_status engine_measure(const engine_parts *parts, const engine_options *options, size_t *scratch_bytes, nh_error *e);
