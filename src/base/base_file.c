@@ -77,6 +77,18 @@ void file_map_drop(const file_map *m, size_t offset, size_t bytes)
 	if (offset < end) madvise((void *)(uintptr_t)(m->data + offset), end - offset, MADV_DONTNEED);
 }
 
+nh_status file_open(FILE **out, size_t *size, const char *path, nh_error *e)
+{
+	int fd;
+	*out = NULL;
+	TRY(open_regular(path, &fd, size, e));
+	*out = fdopen(fd, "rb");
+	if (*out) return NH_OK;
+	nh_status s = io_error(e, path, "cannot open");
+	close(fd);
+	return s;
+}
+
 nh_status file_read(const char *path, size_t limit, buf *out, nh_error *e)
 {
 	int fd;

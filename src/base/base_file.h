@@ -23,6 +23,9 @@ nh_status file_map_open(file_map *m, const char *path, nh_error *e);
 void file_map_close(file_map *m);                                   /* safe on a zeroed map */
 void file_map_drop(const file_map *m, size_t offset, size_t bytes); /* hint: these pages are not needed soon */
 
+/* A regular file for reading, from its start, and its size. The caller's to fclose. */
+nh_status file_open(FILE **out, size_t *size, const char *path, nh_error *e);
+
 /* Reads a whole regular file of at most `limit` bytes into out (which must be zeroed); NH_ERR_LIMIT names the limit. */
 nh_status file_read(const char *path, size_t limit, buf *out, nh_error *e);
 

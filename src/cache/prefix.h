@@ -31,21 +31,24 @@ void prefix_close(prefix_cache *c); /* gives back slots and pages; NULL is fine 
 int64_t prefix_unit(const prefix_cache *c);
 
 /* The longest kept prefix of ids[0, n) whose length is at most n - 1, adopted into m (released, initialised): a fresh slot with a copy of the state, the
- * pages shared, m->length set. *length 0: a miss. NH_ERR_LIMIT when the pools cannot hold even a slot; nothing has changed then. */
+ * pages shared, m->length set. *length 0: a miss, m is still released. Other snapshots give way where no slot is free; NH_ERR_LIMIT when there is none even so,
+ * or the exec's error: m is released then. */
 nh_status prefix_adopt(prefix_cache *c, const int32_t *ids, int64_t n, seqmem *m, int64_t *length, nh_error *e);
 
 /* The next position after `pos` at which a snapshot of this prompt is worth keeping, so that a piece should end there; n if none. Wanted are: the last two
  * units that are <= n - 1, units at doubling distances (1, 2, 4, ... units), and branch points: units up to which an earlier prompt had the same ids
- * while no snapshot is kept there. */
+ * while no snapshot is kept there (the last such unit). */
 int64_t prefix_next(const prefix_cache *c, const int32_t *ids, int64_t n, int64_t pos);
 /* Keeps the state of m at m->length, a unit that prefix_next named, for the prompt ids[0, n). A no-op when it is kept already, or when no slot can be had
  * (never by taking one that a sequence needs). Evicts by value: tokens that the snapshot saves beyond the next shorter one, per byte, aged by use. */
 void prefix_publish(prefix_cache *c, const int32_t *ids, int64_t n, const seqmem *m);
-/* Remembers the prompt's ids unit by unit (hashes only), for branch points. */
+/* Remembers the prompt's ids unit by unit (hashes only), for the branch points of later prompts: after the last prefix_next of this one, which
+ * would else find itself. */
 void prefix_seen(prefix_cache *c, const int32_t *ids, int64_t n);
 
-/* Gives back slots and pages until so many are free, least valuable first; false when it could not. Called before a sequence is swapped out. */
-bool prefix_evict(prefix_cache *c, int32_t slots, int64_t pages);
+/* Gives back slots and pages until so many are free, least valuable first; false when it could not: then all that helps has been given back. Called before
+ * a sequence is swapped out. All slots of the pool: puts every snapshot into the spill, which prefix_close does not. */
+bool prefix_evict(prefix_cache *c, int32_t free_slots, int64_t free_pages);
 void prefix_get_stats(const prefix_cache *c, prefix_stats *out);
 
 #endif

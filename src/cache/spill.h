@@ -19,7 +19,7 @@ typedef struct spill_stats {
  * tags are left alone. */
 nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, const char *tag, const logger *log, nh_error *e);
 void spill_close(spill *s); /* files stay; NULL is fine */
-/* Stores the state after ids[0, length). A failed write is counted and told once, and is no error. */
+/* Stores the state after ids[0, length), unless it is stored or larger than the limit. A failed write is counted and told once, and is no error. */
 void spill_store(spill *s, const int32_t *ids, int64_t length, const swapped *state);
 /* The longest stored prefix of ids[0, n) with length <= n - 1 and length > longer_than, a multiple of unit; *out NULL: none. */
 nh_status spill_find(spill *s, const int32_t *ids, int64_t n, int64_t longer_than, int64_t unit, const states *st, const pages *p,

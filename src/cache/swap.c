@@ -13,7 +13,7 @@
 struct swapped {
 	int64_t length;
 	size_t bytes;
-	_Alignas(64) unsigned char content[];
+	_Alignas(16) unsigned char content[];
 };
 
 typedef enum swap_way { SWAP_OUT, SWAP_IN } swap_way;
@@ -85,7 +85,7 @@ nh_status swap_blank(swapped **out, const states *s, const pages *p, int64_t len
 	*out = NULL;
 	if (length < 0 || !mem_add(bytes, sizeof(swapped), &whole))
 		return ERR(e, NH_ERR_LIMIT, "state of %lld tokens: more bytes than this machine can count", (long long)length);
-	swapped *c = mem_aligned(_Alignof(swapped), whole);
+	swapped *c = mem_alloc(whole);
 	if (!c) return ERR(e, NH_ERR_NOMEM, "out of memory: %zu bytes for the state of %lld tokens", whole, (long long)length);
 	c->length = length;
 	c->bytes = bytes;
