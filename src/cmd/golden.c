@@ -10,8 +10,7 @@
 #include "base/base_file.h"
 #include "base/base_json.h"
 #include "base/base_mem.h"
-#include "cmd/cmd.h"
-#include "nh/nh.h"
+#include "cmd/cmd_open.h"
 
 typedef struct golden_job {
 	const cmd_args *a;
@@ -161,30 +160,6 @@ static nh_status all_entries(golden_job *j, const json_t *prompts, const char *p
 	return NH_OK;
 }
 
-static nh_status open_all(golden_job *j, const char *model, nh_error *e)
-{
-	nh_model_options mo;
-	nh_engine_options eo;
-	char *cache = cmd_cache_root(j->a);
-	nh_model_options_init(&mo, sizeof mo);
-	nh_engine_options_init(&eo, sizeof eo);
-	mo.cache_root = cache;
-	mo.arm = cmd_string(j->a, "arm", NULL);
-	mo.numerics = cmd_string(j->a, "numerics", NULL);
-	mo.kv_dtype = cmd_string(j->a, "kv-dtype", NULL);
-	mo.log = cmd_log;
-	mo.log_user = (void *)(uintptr_t)j->a;
-	mo.log_level = NH_LOG_NOTICE;
-	mo.progress = cmd_progress_show;
-	mo.progress_user = &j->progress;
-	nh_status s = nh_model_open(&j->model, model, &mo, e);
-	cmd_progress_clear(&j->progress);
-	mem_free(cache);
-	TRY(s);
-	nh_model_get_info(j->model, &j->info, sizeof j->info);
-	return nh_engine_open(&j->engine, j->model, &eo, e);
-}
-
 static nh_status write_out(const char *path, json_t *document, nh_error *e)
 {
 	if (!path) {
@@ -209,7 +184,8 @@ static nh_status make(golden_job *j, const char *model, const char *prompts_path
 {
 	json_t *prompts = NULL, *files = NULL, *entries = json_array();
 	nh_status s = jsn_load_path(&prompts, prompts_path, JSON_LIMIT_CONFIG, e);
-	if (s == NH_OK) s = open_all(j, model, e);
+	if (s == NH_OK) s = cmd_open(j->a, model, NULL, NULL, &j->model, &j->engine, e);
+	if (s == NH_OK) nh_model_get_info(j->model, &j->info, sizeof j->info);
 	if (s == NH_OK) s = digests(j, &files, e);
 	if (s == NH_OK) s = all_entries(j, prompts, prompts_path, entries, e);
 	json_decref(prompts);
@@ -245,9 +221,9 @@ static const cmd_option options[] = {
     {"tokens", 'n', CMD_INT, "N", "tokens to generate for each prompt (default 64)", 1, 1000000},
     {"top", 0, CMD_INT, "K", "log-probabilities listed for each token (default 5)", 1, 64},
     {"stop-at-end", 0, CMD_FLAG, NULL, "end tokens end an entry", 0, 0},
-    {"numerics", 0, CMD_STRING, "PROFILE", "exact, exact-wo, portable or hopper (default: the arm's)", 0, 0},
-    {"arm", 0, CMD_STRING, "NAME", "who computes", 0, 0},
-    {"kv-dtype", 0, CMD_CHOICE, "auto|bf16|fp8", "storage of keys and values", 0, 0},
+    CMD_OPTION_NUMERICS,
+    CMD_OPTION_ARM,
+    CMD_OPTION_KV,
     CMD_OPTION_CACHE,
     CMD_OPTION_QUIET,
     CMD_OPTION_END,

@@ -19,30 +19,6 @@ void verify_say(const verify *v, const char *format, ...)
 	if (n > 0) cmd_out(line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
 }
 
-nh_status verify_open(
-    const cmd_args *a, const char *path, const char *profile, nh_model **model, nh_engine **engine, cmd_progress *progress, nh_error *e)
-{
-	nh_model_options mo;
-	nh_engine_options eo;
-	char *cache = cmd_cache_root(a);
-	nh_model_options_init(&mo, sizeof mo);
-	nh_engine_options_init(&eo, sizeof eo);
-	mo.cache_root = cache;
-	mo.arm = cmd_string(a, "arm", NULL);
-	mo.numerics = profile;
-	mo.kv_dtype = cmd_string(a, "kv-dtype", NULL);
-	mo.check = cmd_flag(a, "check");
-	mo.log = cmd_log;
-	mo.log_user = (void *)(uintptr_t)a;
-	mo.log_level = NH_LOG_NOTICE;
-	mo.progress = cmd_progress_show;
-	mo.progress_user = progress;
-	nh_status s = nh_model_open(model, path, &mo, e);
-	cmd_progress_clear(progress);
-	mem_free(cache);
-	return s == NH_OK ? nh_engine_open(engine, *model, &eo, e) : s;
-}
-
 /* The profile whose choices are the golden's; NULL where this program has none. */
 static const char *profile_of(const golden *g)
 {
@@ -146,7 +122,7 @@ static int with_goldens(const cmd_args *a, const char *model_path, golden *g, go
 	if (golden_load(g, cmd_operand(a, 1), e) != NH_OK || (other && golden_load(noise, other, e) != NH_OK)) return VERIFY_ERROR;
 	verify v = {.a = a, .g = g, .json = cmd_flag(a, "json"), .report = json_object()};
 	int status = VERIFY_ERROR;
-	if (verify_open(a, model_path, choose(a, g), &v.model, &v.engine, &progress, e) == NH_OK) {
+	if (cmd_open(a, model_path, choose(a, g), NULL, &v.model, &v.engine, e) == NH_OK) {
 		nh_model_get_info(v.model, &v.info, sizeof v.info);
 		introduce(&v);
 		nh_error differs = {0};
@@ -186,9 +162,9 @@ static const cmd_option options[] = {
     {"trace", 0, CMD_STRING, "FILE", "compare a free run layer by layer with a trace (.safetensors)", 0, 0},
     {"bands", 0, CMD_STRING, "FILE", "bands for --trace (default: the program's own records)", 0, 0},
     {"numerics", 0, CMD_STRING, "PROFILE", "exact, exact-wo, portable or hopper (default: the golden's, else the arm's)", 0, 0},
-    {"arm", 0, CMD_STRING, "NAME", "who computes", 0, 0},
-    {"kv-dtype", 0, CMD_CHOICE, "auto|bf16|fp8", "storage of keys and values", 0, 0},
-    {"check", 0, CMD_FLAG, NULL, "check the contract of every op while running (slow)", 0, 0},
+    CMD_OPTION_ARM,
+    CMD_OPTION_KV,
+    CMD_OPTION_CHECK,
     CMD_OPTION_JSON,
     CMD_OPTION_CACHE,
     CMD_OPTION_QUIET,

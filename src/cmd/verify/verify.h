@@ -4,7 +4,7 @@
 #ifndef CMD_VERIFY_H
 #define CMD_VERIFY_H
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_open.h"
 #include "cmd/verify/golden_file.h"
 
 #define VERIFY_WANT 6 /* ids asked for at a position: the five best of the golden, and the token it has there */
@@ -50,9 +50,6 @@ int verify_strict(verify *v, nh_error *e);
 int verify_distance(verify *v, const golden *noise, nh_error *e);
 int verify_trace(const cmd_args *a, const char *model_path, const char *trace_path, nh_error *e);
 
-/* Opens the model with the command's options and the given profile (NULL: the arm's default). */
-nh_status verify_open(
-    const cmd_args *a, const char *path, const char *profile, nh_model **model, nh_engine **engine, cmd_progress *progress, nh_error *e);
 /* A finding: to standard output unless --json. */
 void verify_say(const verify *v, const char *format, ...) BASE_PRINTF(2, 3);
 

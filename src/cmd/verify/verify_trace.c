@@ -311,11 +311,9 @@ static int compare_all(verify *v, const nh_tensors *t, bool vllm, double band, n
 int verify_trace(const cmd_args *a, const char *model_path, const char *trace_path, nh_error *e)
 {
 	nh_tensors *t = NULL;
-	cmd_progress progress;
 	int status = VERIFY_ERROR;
 	char name[64];
 	double band;
-	cmd_progress_init(&progress, a);
 	if (nh_tensors_open(&t, trace_path, e) != NH_OK) return VERIFY_ERROR;
 	const char *schema = nh_tensors_metadata(t, "schema");
 	bool vllm = schema && strcmp(schema, "nemotron-layers/1") == 0;
@@ -325,7 +323,7 @@ int verify_trace(const cmd_args *a, const char *model_path, const char *trace_pa
 	if (!vllm && !(schema && strcmp(schema, "nemotron-trace/1") == 0))
 		ERR(e, NH_ERR_FORMAT, "%s: schema: is \"%.40s\", expected nemotron-trace/1 or nemotron-layers/1", trace_path,
 		    schema ? schema : "absent");
-	else if (verify_open(a, model_path, cmd_string(a, "numerics", vllm ? "hopper" : "exact"), &v.model, &v.engine, &progress, e) == NH_OK &&
+	else if (cmd_open(a, model_path, cmd_string(a, "numerics", vllm ? "hopper" : "exact"), NULL, &v.model, &v.engine, e) == NH_OK &&
 	         model_name(t, v.model, name, e) == NH_OK && band_of(a, t, name, &band, e) == NH_OK) {
 		nh_model_get_info(v.model, &v.info, sizeof v.info);
 		verify_say(&v, "trace    %s (%s)\nmodel    %s\nours     arm %s, profile %s\n", trace_path, schema, v.info.path, v.info.arm,

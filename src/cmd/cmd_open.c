@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_open.c: see cmd_open.h.
+ */
+#include "cmd/cmd_open.h"
+
+#include "base/base_mem.h"
+
+nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, const nh_engine_options *options, nh_model **model,
+    nh_engine **engine, nh_error *e)
+{
+	nh_model_options mo;
+	nh_engine_options eo;
+	cmd_progress progress;
+	char *cache = cmd_cache_root(a);
+	cmd_progress_init(&progress, a);
+	nh_model_options_init(&mo, sizeof mo);
+	nh_engine_options_init(&eo, sizeof eo);
+	mo.cache_root = cache;
+	mo.arm = cmd_string(a, "arm", NULL);
+	mo.numerics = profile ? profile : cmd_string(a, "numerics", NULL);
+	mo.kv_dtype = cmd_string(a, "kv-dtype", NULL);
+	mo.chat_template = cmd_string(a, "chat-template", NULL);
+	mo.check = cmd_flag(a, "check");
+	mo.log = cmd_log;
+	mo.log_user = (void *)(uintptr_t)a;
+	mo.log_level = NH_LOG_NOTICE;
+	mo.progress = cmd_progress_show;
+	mo.progress_user = &progress;
+	*model = NULL;
+	if (engine) *engine = NULL;
+	nh_status s = nh_model_open(model, path, &mo, e);
+	cmd_progress_clear(&progress);
+	mem_free(cache);
+	if (s == NH_OK && engine) s = nh_engine_open(engine, *model, options ? options : &eo, e);
+	if (s != NH_OK) {
+		nh_model_close(*model);
+		*model = NULL;
+	}
+	return s;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * cmd_open.h: the options by which commands open a model, and the opening: one place, so that --arm means the same everywhere.
+ */
+#ifndef CMD_OPEN_H
+#define CMD_OPEN_H
+
+#include "cmd/cmd.h"
+#include "nh/nh.h"
+
+/* Rows for a command's option table. A command may leave rows out; what is not in its table keeps its default. */
+#define CMD_OPTION_ARM                                     \
+	{                                                      \
+		"arm", 0, CMD_STRING, "NAME", "who computes", 0, 0 \
+	}
+#define CMD_OPTION_NUMERICS                                                                                    \
+	{                                                                                                          \
+		"numerics", 0, CMD_STRING, "PROFILE", "exact, exact-wo, portable or hopper (default: the arm's)", 0, 0 \
+	}
+#define CMD_OPTION_KV                                                                                                   \
+	{                                                                                                                   \
+		"kv-dtype", 0, CMD_CHOICE, "auto|bf16|fp8", "storage of keys and values (default auto: the checkpoint's)", 0, 0 \
+	}
+#define CMD_OPTION_CHECK                                                                        \
+	{                                                                                           \
+		"check", 0, CMD_FLAG, NULL, "check the contract of every op while running (slow)", 0, 0 \
+	}
+
+/* Opens the model at `path` with the command's --arm, --numerics, --kv-dtype, --chat-template, --check and --cache, with notices, progress on a terminal and
+ * Ctrl-C. profile: used instead of --numerics where not NULL. Both are NULL on failure. engine options NULL: defaults; engine NULL: no engine. */
+nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, const nh_engine_options *options, nh_model **model,
+    nh_engine **engine, nh_error *e);
+
+#endif
