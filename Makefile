@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS ?= 60
 
-.PHONY: all demo test check asan tsan fuzz mutants install format clean
+.PHONY: all demo test check asan tsan fuzz mutants install uninstall format clean
 
 all:
 	scripts/setup
@@ -36,8 +36,12 @@ mutants:
 	scripts/setup --dev
 	scripts/run_mutants
 
+# Below DESTDIR/PREFIX: program, library, headers, pkg-config and CMake packages, manual pages, the built-in model.
 install: all
-	DESTDIR="$(DESTDIR)" cmake --install build/release --prefix "$(PREFIX)"
+	DESTDIR="$(DESTDIR)" scripts/install build/release "$(PREFIX)"
+
+uninstall:
+	DESTDIR="$(DESTDIR)" scripts/install --uninstall build/release "$(PREFIX)"
 
 format:
 	find src include tests abi \( -name '*.c' -o -name '*.h' \) -not -path '*/gen/*' -print0 | xargs -0 clang-format -i
