@@ -13,7 +13,7 @@
 #include "base/base_mem.h"
 #include "base/base_rng.h"
 
-static const states_layer MAMBA[] = {{4, 24, 3, 2, 8}, {3, 20, 2, 4, 8}, {4, 8, 1, 2, 16}};
+static const states_layer MAMBA[] = {{4, 24, 3, 16, 20}, {3, 20, 7, 8, 16}, {4, 8, 5, 8, 24}};
 static const pages_layer KV[] = {{2, 4, 0.5f, 0.25f}, {1, 6, 1, 2}};
 
 static void *host_alloc(exec *x, size_t bytes) { return (void)x, mem_alloc(bytes); }
@@ -106,7 +106,7 @@ static void place(uint64_t key, int layer, int part, unsigned char *out, size_t 
 
 static uint64_t key_next(uint64_t key, int32_t id) { return rng_mix(key ^ (uint32_t)id); }
 
-enum { PLACE_BYTES = 512 };
+enum { PLACE_BYTES = 4096 };
 
 /* Writes (check false) or compares what belongs to position pos, or to the slot. Returns whether all was equal. */
 static bool one_place(host *h, bool check, void *at, uint64_t key, int layer, int part, size_t bytes)
