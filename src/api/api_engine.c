@@ -20,8 +20,19 @@ nh_status nh_engine_open(nh_engine **out, nh_model *m, const nh_engine_options *
 	nh_engine *g = mem_alloc(sizeof *g);
 	if (!g) return ERR_NOMEM(e);
 	g->model = m;
-	const engine_options inner = {.max_context = o.max_context, .step_tokens = o.step_tokens};
-	nh_status s = engine_open(&g->g, &m->m->parts, &inner, e);
+	const engine_options inner = {.max_context = o.max_context,
+	    .step_tokens = o.step_tokens,
+	    .memory_bytes = o.memory_bytes,
+	    .max_sequences = o.max_sequences,
+	    .queue_limit = o.queue_limit,
+	    .no_prefix_cache = o.no_prefix_cache,
+	    .spill_dir = o.spill_dir,
+	    .spill_bytes = o.spill_bytes,
+	    .draft = (nh_draft)o.draft,
+	    .draft_tokens = o.draft_tokens};
+	nh_status s = o.draft != NH_DRAFT_NONE && o.draft != NH_DRAFT_NGRAM
+	                  ? ERR(e, NH_ERR_ARG, "draft: is %d, expected NH_DRAFT_NONE or NH_DRAFT_NGRAM", o.draft)
+	                  : engine_open(&g->g, &m->m->parts, &inner, e);
 	if (s == NH_OK) *out = g;
 	else mem_free(g);
 	return s;
@@ -58,7 +69,33 @@ void nh_engine_get_stats(nh_engine *g, nh_engine_stats *stats, size_t size)
 	    .nan_failures = s.nan_failures,
 	    .kv_bytes = s.kv_bytes,
 	    .state_bytes = s.state_bytes,
-	    .scratch_bytes = s.scratch_bytes};
+	    .scratch_bytes = s.scratch_bytes,
+	    .waiting = s.waiting,
+	    .running = s.running,
+	    .swapped = s.swapped,
+	    .slots_used = s.slots_used,
+	    .slots_total = s.slots_total,
+	    .pages_used = s.pages_used,
+	    .pages_total = s.pages_total,
+	    .page_tokens = s.page_tokens,
+	    .snapshots = s.snapshots,
+	    .snapshot_bytes = s.snapshot_bytes,
+	    .computed_tokens = s.computed_tokens,
+	    .reused_tokens = s.reused_tokens,
+	    .drafted_tokens = s.drafted_tokens,
+	    .accepted_tokens = s.accepted_tokens,
+	    .prefix_hits = s.prefix_hits,
+	    .prefix_misses = s.prefix_misses,
+	    .evictions = s.evictions,
+	    .spills = s.spills,
+	    .spill_loads = s.spill_loads,
+	    .spill_bytes = s.spill_bytes,
+	    .preemptions = s.preemptions,
+	    .swaps_out = s.swaps_out,
+	    .swaps_in = s.swaps_in,
+	    .deadline_misses = s.deadline_misses};
+	_Static_assert(sizeof v.step_us == sizeof s.step_us, "one histogram");
+	memcpy(v.step_us, s.step_us, sizeof v.step_us);
 	_Static_assert(ARRAY_LEN(v.ops) >= ARRAY_LEN(s.ops), "nh_engine_stats has room for every op");
 	v.op_count = ARRAY_LEN(s.ops);
 	for (size_t i = 0; i < v.op_count; i++) {

@@ -46,7 +46,13 @@ struct nh_engine {
 };
 
 struct nh_request {
-	engine_request *r; /* own reference */
+	engine_request *r;       /* own reference */
+	const nh_engine *engine; /* borrow */
+};
+
+struct nh_session {
+	engine_session *s;       /* own */
+	const nh_engine *engine; /* borrow */
 };
 
 /* Reads a struct of `size` bytes as its first member says into the `full` bytes of ours; what the caller's lacks is zero. NULL leaves *to as

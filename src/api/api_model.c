@@ -39,6 +39,18 @@ static nh_status open_text(nh_model *m, const char *template_path, nh_error *e)
 	return api_template_of_model(&m->chat, m->m->dir.dir, template_path, e);
 }
 
+/* Reads a part of every tensor once, when somebody asks: a person, or a session that is saved or loaded. */
+static nh_status identity(const void *of, char hex[65], nh_error *e)
+{
+	nh_model *m = (nh_model *)(uintptr_t)of; /* a cache, under its lock */
+	pthread_mutex_lock(&m->lock);
+	nh_status s = m->identity[0] ? NH_OK : engine_model_identity(m->m, m->identity, e);
+	if (s == NH_OK) memcpy(hex, m->identity, sizeof m->identity);
+	else m->identity[0] = hex[0] = 0;
+	pthread_mutex_unlock(&m->lock);
+	return s;
+}
+
 nh_status nh_model_open(nh_model **out, const char *path, const nh_model_options *options, nh_error *e)
 {
 	nh_model_options o = {.log_level = NH_LOG_NOTICE};
@@ -58,7 +70,12 @@ nh_status nh_model_open(nh_model **out, const char *path, const nh_model_options
 	    .progress = o.progress,
 	    .progress_user = o.progress_user};
 	nh_status s = engine_model_open(&m->m, path, &inner, e);
-	if (s == NH_OK) s = list_files(m, e);
+	if (s == NH_OK) {
+		m->m->parts.identity = identity;
+		m->m->parts.identity_self = m;
+		m->m->parts.name = m->m->name;
+		s = list_files(m, e);
+	}
 	if (s == NH_OK) s = open_text(m, o.chat_template, e);
 	if (s == NH_OK) *out = m;
 	else nh_model_close(m);
@@ -76,23 +93,15 @@ void nh_model_close(nh_model *m)
 	mem_free(m);
 }
 
-/* Reads a part of every tensor once, when somebody asks. "" where that fails: the files went away. */
-static const char *identity(const nh_model *of)
-{
-	nh_model *m = (nh_model *)(uintptr_t)of; /* a cache, under its lock */
-	pthread_mutex_lock(&m->lock);
-	if (!m->identity[0] && engine_model_identity(m->m, m->identity, NULL) != NH_OK) m->identity[0] = 0;
-	pthread_mutex_unlock(&m->lock);
-	return m->identity;
-}
-
 void nh_model_get_info(const nh_model *of, nh_model_info *info, size_t size)
 {
 	const engine_model *m = of->m;
 	const model_shape *s = &m->m->shape;
+	char hex[65];
+	identity(of, hex, NULL); /* "" where that fails: the files went away */
 	nh_model_info v = {.path = m->dir.dir,
 	    .name = m->name,
-	    .identity = identity(of),
+	    .identity = of->identity,
 	    .pattern = s->pattern,
 	    .arm = m->parts.arm->name,
 	    .numerics = m->parts.x->num->name,

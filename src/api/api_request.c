@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * api_request.c: nh_request.h and nh_event.h over the engine's requests.
+ * api_request.c: nh_request.h and nh_event.h over the engine's requests. Each choice of a request has its own text filter.
+ * The invariant that breaks first: the engine takes the hooks, whether it takes the request or not.
  */
 #include <string.h>
 
 #include "api/api_impl.h"
 #include "base/base_mem.h"
+
+#define CHOICES_MAX 1024
 
 void nh_request_options_init(nh_request_options *options, size_t size)
 {
@@ -37,7 +40,53 @@ static engine_spec spec_of(const nh_request_options *o)
 	    .forced = o->forced,
 	    .forced_tokens = o->forced_tokens,
 	    .trace = o->trace,
-	    .trace_user = o->trace_user};
+	    .trace_user = o->trace_user,
+	    .presence_penalty = o->presence_penalty,
+	    .frequency_penalty = o->frequency_penalty,
+	    .bias = o->bias,
+	    .bias_count = o->bias_count,
+	    .bad_words = o->bad_words,
+	    .bad_word_lengths = o->bad_word_lengths,
+	    .bad_word_count = o->bad_word_count,
+	    .allowed_ids = o->allowed_ids,
+	    .allowed_count = o->allowed_count,
+	    .min_tokens = o->min_tokens,
+	    .choices = o->choices,
+	    .priority = o->priority,
+	    .deadline_us = o->deadline_us,
+	    .embed = (nh_embed)o->embed,
+	    .embed_normalise = o->embed_normalise,
+	    .mask = o->mask,
+	    .mask_user = o->mask_user,
+	    .keep_session = o->keep_session,
+	    .session = o->session ? o->session->s : NULL,
+	    .no_prefix_cache = o->no_prefix_cache};
+}
+
+/* What the engine does not know or could not name. */
+static nh_status check(const nh_engine *g, const nh_request_options *o, nh_error *e)
+{
+	if (o->text && !g->model->tok) return ERR(e, NH_ERR_NOTFOUND, "text: the model has no tokenizer.json");
+	if (!o->text && o->stop_count) return ERR(e, NH_ERR_ARG, "stop: stop strings need text");
+	if (o->choices < 0 || o->choices > CHOICES_MAX) return ERR(e, NH_ERR_ARG, "choices: is %d, expected 0 to %d", o->choices, CHOICES_MAX);
+	if (o->embed < NH_EMBED_NONE || o->embed > NH_EMBED_MEAN) return ERR(e, NH_ERR_ARG, "embed: is %d, expected an nh_embed", o->embed);
+	if (o->keep_session && o->choices > 1) return ERR(e, NH_ERR_ARG, "keep_session: with %d choices, a session has one", o->choices);
+	if (o->session && o->session->engine != g) return ERR(e, NH_ERR_ARG, "session: belongs to another engine");
+	return NH_OK;
+}
+
+static nh_status open_filters(
+    const nh_engine *g, const nh_request_options *o, engine_hooks *first, engine_hooks *more, int32_t count, nh_error *e)
+{
+	TRY(api_filter_open(first, g->model->tok->tok, o, e));
+	for (int32_t i = 0; i < count; i++) {
+		nh_status s = api_filter_open(&more[i], g->model->tok->tok, o, e);
+		if (s == NH_OK) continue;
+		while (i-- > 0) more[i].close(more[i].self);
+		first->close(first->self);
+		return s;
+	}
+	return NH_OK;
 }
 
 nh_status nh_engine_submit(nh_engine *g, const nh_request_options *options, nh_request **out, nh_error *e)
@@ -46,17 +95,24 @@ nh_status nh_engine_submit(nh_engine *g, const nh_request_options *options, nh_r
 	*out = NULL;
 	if (!options) return ERR(e, NH_ERR_ARG, "nh_request_options: NULL");
 	TRY(api_in(&o, sizeof o, options, "nh_request_options", e));
+	TRY(check(g, &o, e));
 	nh_request *r = mem_alloc(sizeof *r);
-	if (!r) return ERR_NOMEM(e);
+	int32_t others = o.choices > 1 ? o.choices - 1 : 0;
+	engine_hooks *hooks = mem_array(others ? (size_t)others : 1, sizeof *hooks);
 	engine_spec spec = spec_of(&o);
-	nh_status s = NH_OK;
-	if (o.text && !g->model->tok) s = ERR(e, NH_ERR_NOTFOUND, "text: the model has no tokenizer.json");
-	else if (!o.text && o.stop_count) s = ERR(e, NH_ERR_ARG, "stop: stop strings need text");
-	else if (o.text) s = api_filter_open(&spec.hooks, g->model->tok->tok, &o, e);
+	nh_status s = r && hooks ? NH_OK : ERR_NOMEM(e);
+	if (s == NH_OK && o.text) s = open_filters(g, &o, &spec.hooks, hooks, others, e);
+	spec.choice_hooks = o.text ? hooks : NULL;
 	if (s == NH_OK) s = engine_submit(g->g, &spec, &r->r, e);
-	if (s == NH_OK) *out = r;
-	else mem_free(r);
-	return s;
+	mem_free(hooks);
+	if (s != NH_OK) {
+		mem_free(r);
+		return s;
+	}
+	r->engine = g;
+	nh_session_close(o.session); /* the request's from now on */
+	*out = r;
+	return NH_OK;
 }
 
 nh_status nh_request_next(nh_request *r, nh_event *event, size_t size, int64_t timeout_us)
@@ -83,7 +139,11 @@ nh_status nh_request_next(nh_request *r, nh_event *event, size_t size, int64_t t
 	    .content_bytes = in.content_bytes,
 	    .finish = in.finish,
 	    .stop_index = in.stop_index,
-	    .stats = in.stats};
+	    .stats = in.stats,
+	    .choice = in.choice,
+	    .last = in.last,
+	    .embedding = in.embedding,
+	    .embedding_size = in.embedding_count};
 	if (in.type == NH_EVENT_ERROR) v.error = *in.error;
 	api_out(event, size, &v, sizeof v);
 	return NH_OK;

@@ -61,6 +61,8 @@ void cmd_progress_clear(cmd_progress *p); /* takes the line off the screen */
  * second one kills the program. fn NULL: only the flag. */
 void cmd_on_interrupt(void (*fn)(void *user), void *user);
 bool cmd_interrupted(void);
+/* For a program that lives on: forgets what came, and from now on every Ctrl-C sets the flag and calls fn (may be NULL). */
+void cmd_on_each_interrupt(void (*fn)(void *user), void *user);
 
 /* --- places (mem_free what is given out) --- */
 

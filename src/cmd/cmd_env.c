@@ -44,6 +44,17 @@ void cmd_on_interrupt(void (*fn)(void *user), void *user)
 	sigaction(SIGTERM, &act, NULL);
 }
 
+void cmd_on_each_interrupt(void (*fn)(void *user), void *user)
+{
+	atomic_store(&interrupt_call, (interrupt_fn)NULL);
+	atomic_store(&interrupt_user, user);
+	atomic_store(&interrupt_call, fn);
+	struct sigaction act = {.sa_handler = on_signal};
+	sigemptyset(&act.sa_mask);
+	sigaction(SIGINT, &act, NULL);
+	interrupted = 0;
+}
+
 bool cmd_interrupted(void) { return interrupted != 0; }
 
 static char *joined(const char *dir, const char *tail) { return dir != NULL && *dir != '\0' ? path_join(dir, tail) : NULL; }

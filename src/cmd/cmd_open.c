@@ -21,6 +21,7 @@ nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, con
 	mo.kv_dtype = cmd_string(a, "kv-dtype", NULL);
 	mo.chat_template = cmd_string(a, "chat-template", NULL);
 	mo.check = cmd_flag(a, "check");
+	mo.profile = cmd_flag(a, "stats"); /* the time of each op is among them */
 	mo.log = cmd_log;
 	mo.log_user = (void *)(uintptr_t)a;
 	mo.log_level = NH_LOG_NOTICE;

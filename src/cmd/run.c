@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
- * run.c: one question, one streamed answer. The answer goes to standard output, thoughts dimmed before it on a terminal; one line about what it cost
- * goes to standard error. The invariant that breaks first: what standard output carries is the same whether it is a terminal or not, but for colour.
+ * run.c: one question, one streamed answer (or several of them). The answer goes to standard output, thoughts dimmed before it on a terminal; one line
+ * about what it cost goes to standard error. A session can be continued and kept; its file is written when the answer has ended.
+ * The invariant that breaks first: what standard output carries is the same whether it is a terminal or not, but for colour.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/base_clock.h"
 #include "base/base_file.h"
 #include "base/base_mem.h"
-#include "base/base_rng.h"
-#include "cmd/cmd.h"
-#include "nh/nh.h"
+#include "cmd/cmd_gen.h"
 
 #define PROMPT_LIMIT ((size_t)64 << 20)
+#define CHOICES_MAX 256
+
+/* What one choice said; the only one is shown as it comes. */
+typedef struct run_choice {
+	buf reasoning, content;
+	json_t *ids;
+	int finish;
+} run_choice;
 
 typedef struct run_job {
 	const cmd_args *a;
-	nh_model *model;
-	nh_engine *engine;
-	nh_model_info info;
-	cmd_progress progress;
+	gen g;
+	gen_view view;
 	buf prompt_text; /* as given */
-	int32_t *ids;    /* own (nh_free) */
-	size_t id_count;
-	bool in_reasoning; /* the rendered prompt opened the thought */
-	nh_request_options o;
-	buf reasoning, content; /* for --json */
-	json_t *out_ids;
-	bool dimmed, hide, json, ids_out, any_content;
+	gen_prompt prompt;
+	nh_session *session; /* own until the request takes it */
+	run_choice *choice;  /* own [choices] */
+	size_t choices;
+	bool json, ids_out, any_id;
 } run_job;
 
 /* --- what to ask --- */
@@ -64,7 +65,7 @@ static nh_status read_prompt(run_job *j, const char *prompt, nh_error *e)
 		while (j->prompt_text.len && j->prompt_text.data[j->prompt_text.len - 1] == '\n') j->prompt_text.data[--j->prompt_text.len] = 0;
 	}
 	if (j->prompt_text.failed) return ERR_NOMEM(e);
-	return j->prompt_text.len ? NH_OK : ERR(e, NH_ERR_ARG, "the prompt is empty");
+	return j->prompt_text.len || cmd_given(j->a, "session") ? NH_OK : ERR(e, NH_ERR_ARG, "the prompt is empty");
 }
 
 /* "1 2,3" to ids. */
@@ -72,8 +73,8 @@ static nh_status parse_ids(run_job *j, nh_error *e)
 {
 	size_t room = j->prompt_text.len / 2 + 1;
 	const char *p = j->prompt_text.data;
-	j->ids = mem_array(room, sizeof *j->ids);
-	if (!j->ids) return ERR_NOMEM(e);
+	j->prompt.ids = mem_array(room, sizeof *j->prompt.ids);
+	if (!j->prompt.ids) return ERR_NOMEM(e);
 	while (*(p += strspn(p, " ,\t\n[]"))) {
 		char word[24];
 		size_t n = strcspn(p, " ,\t\n[]");
@@ -81,241 +82,241 @@ static nh_status parse_ids(run_job *j, nh_error *e)
 		snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), p);
 		if (n >= sizeof word || !cmd_parse_int(word, &id) || id < 0 || id > INT32_MAX)
 			return ERR(e, NH_ERR_ARG, "--ids: \"%.23s\" is no token id", word);
-		j->ids[j->id_count++] = (int32_t)id;
+		j->prompt.ids[j->prompt.count++] = (int32_t)id;
 		p += n;
 	}
-	return j->id_count ? NH_OK : ERR(e, NH_ERR_ARG, "--ids: the prompt holds no token id");
+	return j->prompt.count ? NH_OK : ERR(e, NH_ERR_ARG, "--ids: the prompt holds no token id");
 }
+
+static int think(const cmd_args *a) { return cmd_flag(a, "think") ? 1 : cmd_flag(a, "no-think") ? 0 : -1; }
 
 static json_t *chat_request(const run_job *j)
 {
 	const char *system = cmd_string(j->a, "system", NULL);
-	json_t *messages = json_array(), *kwargs = json_object();
+	json_t *messages = json_array();
 	if (system) json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
 	json_array_append_new(messages, json_pack("{s:s, s:s%}", "role", "user", "content", j->prompt_text.data, j->prompt_text.len));
-	if (cmd_flag(j->a, "think")) json_object_set_new(kwargs, "enable_thinking", json_true());
-	if (cmd_flag(j->a, "no-think")) json_object_set_new(kwargs, "enable_thinking", json_false());
-	return json_pack("{s:o, s:o, s:b}", "messages", messages, "chat_template_kwargs", kwargs, "add_generation_prompt", 1);
-}
-
-static bool ends_with(const char *text, size_t len, const char *tail)
-{
-	size_t n = strlen(tail);
-	return len >= n && memcmp(text + len - n, tail, n) == 0;
-}
-
-static nh_status render(run_job *j, nh_error *e)
-{
-	const nh_template *t = nh_model_template(j->model);
-	if (!t) return ERR(e, NH_ERR_NOTFOUND, "%s: has no chat template: use --raw, or --chat-template FILE", j->info.path);
-	json_t *request = chat_request(j);
-	char *json = request ? json_dumps(request, JSON_COMPACT) : NULL, *text = NULL;
-	size_t len = 0;
-	json_decref(request);
-	if (!json) return ERR(e, NH_ERR_ARG, "the prompt or --system is not UTF-8 text");
-	nh_status s = nh_template_render(t, json, strlen(json), NH_TEMPLATE_ADAPT, (int64_t)time(NULL), &text, &len, e);
-	free(json);
-	if (s == NH_OK) {
-		j->in_reasoning = ends_with(text, len, "<think>") || ends_with(text, len, "<think>\n");
-		/* The template writes the control tokens, so their texts are control tokens here. */
-		s = nh_tokenize(nh_model_tokenizer(j->model), text, len, 0, &j->ids, &j->id_count, e);
-	}
-	nh_free(text);
-	return s;
+	return json_pack("{s:o, s:o, s:b}", "messages", messages, "chat_template_kwargs", gen_kwargs(think(j->a)), "add_generation_prompt", 1);
 }
 
 static nh_status make_prompt(run_job *j, nh_error *e)
 {
+	size_t count = 0;
+	const int32_t *history = j->session ? nh_session_tokens(j->session, &count) : NULL;
+	if (j->prompt_text.len == 0) { /* the session goes on by itself */
+		j->prompt.in_reasoning = gen_in_reasoning(&j->g, history, count);
+		return NH_OK;
+	}
 	if (cmd_flag(j->a, "ids")) return parse_ids(j, e);
 	if (cmd_flag(j->a, "raw"))
-		return nh_tokenize(
-		    nh_model_tokenizer(j->model), j->prompt_text.data, j->prompt_text.len, NH_TOKENIZE_SPECIAL, &j->ids, &j->id_count, e);
-	return render(j, e);
+		return nh_tokenize(nh_model_tokenizer(j->g.model), j->prompt_text.data, j->prompt_text.len, j->session ? 0 : NH_TOKENIZE_SPECIAL,
+		    &j->prompt.ids, &j->prompt.count, e);
+	if (j->session) return gen_render_next(&j->g, j->prompt_text.data, j->prompt_text.len, think(j->a), history, count, &j->prompt, e);
+	return gen_render(&j->g, chat_request(j), &j->prompt, e);
 }
 
-/* Sampling: the options, else generation_config.json, else greedy. */
-static void sampling(run_job *j)
+static nh_status load_session(run_job *j, nh_error *e)
 {
-	const cmd_args *a = j->a;
-	nh_sampling_defaults d;
-	nh_model_get_sampling_defaults(j->model, &d, sizeof d);
-	bool sampled = d.do_sample == 1 || (d.do_sample < 0 && d.temperature >= 0);
-	double temperature = !sampled ? 0 : d.temperature >= 0 ? d.temperature : 1;
-	j->o.temperature = cmd_real(a, "temperature", temperature);
-	j->o.top_p = cmd_real(a, "top-p", d.top_p >= 0 ? d.top_p : 1);
-	j->o.min_p = cmd_real(a, "min-p", d.min_p >= 0 ? d.min_p : 0);
-	j->o.top_k = (int32_t)cmd_int(a, "top-k", d.top_k >= 0 ? d.top_k : 0);
-	j->o.repetition_penalty = d.repetition_penalty > 0 ? d.repetition_penalty : 1;
-	uint64_t fresh = rng_mix((uint64_t)clock_ns() ^ (uint64_t)time(NULL) << 32 ^ (uint64_t)getpid()) >> 32; /* short enough to type again */
-	j->o.seed = cmd_given(a, "seed") ? (uint64_t)cmd_int(a, "seed", 0) : fresh;
+	const char *file = cmd_string(j->a, "session", NULL);
+	if (!file) return NH_OK;
+	return nh_session_load(j->g.engine, file, cmd_flag(j->a, "allow-other-arm") ? NH_SESSION_OTHER_ARM : 0, &j->session, e);
 }
 
 /* --- what comes back --- */
 
-static void dim(run_job *j, bool on)
+static void keep(run_job *j, const nh_event *ev)
 {
-	if (j->dimmed == on || !cmd_out_is_terminal()) return;
-	cmd_out(on ? "\033[2m" : "\033[0m", 4);
-	j->dimmed = on;
+	run_choice *c = &j->choice[ev->choice];
+	buf_append(&c->reasoning, ev->reasoning, ev->reasoning_bytes);
+	buf_append(&c->content, ev->content, ev->content_bytes);
+	if (ev->type == NH_EVENT_TOKEN) json_array_append_new(c->ids, json_integer(ev->token));
+	if (ev->type == NH_EVENT_DONE) c->finish = ev->finish;
 }
 
 static void show(run_job *j, const nh_event *ev)
 {
-	if (j->json) {
-		buf_append(&j->reasoning, ev->reasoning, ev->reasoning_bytes);
-		buf_append(&j->content, ev->content, ev->content_bytes);
-		if (ev->type == NH_EVENT_TOKEN) json_array_append_new(j->out_ids, json_integer(ev->token));
-		return;
-	}
-	if (j->ids_out) {
-		if (ev->type == NH_EVENT_TOKEN) cmd_outf("%s%d", j->any_content ? " " : "", ev->token);
-		j->any_content |= ev->type == NH_EVENT_TOKEN;
+	if (ev->choice < 0 || (size_t)ev->choice >= j->choices) return;
+	if (j->json || j->choices > 1) keep(j, ev);
+	else if (j->ids_out) {
+		if (ev->type == NH_EVENT_TOKEN) cmd_outf("%s%d", j->any_id ? " " : "", ev->token);
+		j->any_id |= ev->type == NH_EVENT_TOKEN;
 		cmd_out_flush();
-		return;
-	}
-	if (ev->reasoning_bytes && !j->hide) {
-		dim(j, true);
-		cmd_out(ev->reasoning, ev->reasoning_bytes);
-		buf_append(&j->reasoning, ev->reasoning, ev->reasoning_bytes);
-	}
-	if (ev->content_bytes) {
-		dim(j, false);
-		if (!j->any_content && j->reasoning.len) cmd_out("\n\n", 2);
-		cmd_out(ev->content, ev->content_bytes);
-		j->any_content = true;
-	}
-	cmd_out_flush();
+	} else gen_show(&j->view, ev);
 }
 
-static const char *finish_word(int finish)
+/* Several answers, one after the other, each under its number. */
+static void show_choices(run_job *j)
 {
-	static const char *const WORDS[] = {"none", "end", "stop", "length", "context", "cancelled", "error"};
-	return finish >= 0 && finish < (int)ARRAY_LEN(WORDS) ? WORDS[finish] : "?";
+	for (size_t i = 0; i < j->choices; i++) {
+		const run_choice *c = &j->choice[i];
+		gen_view view = {.hide = j->view.hide};
+		nh_event whole = {.reasoning = c->reasoning.data,
+		    .reasoning_bytes = c->reasoning.len,
+		    .content = c->content.data,
+		    .content_bytes = c->content.len};
+		cmd_outf("%s[%zu]\n", i ? "\n" : "", i + 1);
+		if (j->ids_out) {
+			for (size_t k = 0; k < json_array_size(c->ids); k++)
+				cmd_outf("%s%d", k ? " " : "", (int)json_integer_value(json_array_get(c->ids, k)));
+		} else gen_show(&view, &whole);
+		gen_dim(&view, false);
+		cmd_out("\n", 1);
+	}
 }
-
-static double per_second(uint64_t n, int64_t us) { return us > 0 ? (double)n * 1e6 / (double)us : 0; }
 
 static void finish_text(run_job *j, const nh_event *ev)
 {
 	const nh_request_stats *s = &ev->stats;
 	nh_engine_stats es;
-	nh_engine_get_stats(j->engine, &es, sizeof es);
-	dim(j, false);
-	cmd_out("\n", 1);
+	nh_engine_get_stats(j->g.engine, &es, sizeof es);
+	gen_dim(&j->view, false);
+	if (j->choices > 1) show_choices(j);
+	else cmd_out("\n", 1);
 	cmd_out_flush();
 	uint64_t decoded = s->generated_tokens > 0 ? s->generated_tokens - 1 : 0; /* the first token comes out of the prompt */
-	char drawn[64] = "greedy";
-	if (j->o.temperature > 0) snprintf(drawn, sizeof drawn, "temperature %g, seed %" PRIu64, j->o.temperature, j->o.seed);
+	char drawn[64], reused[64] = "";
+	gen_draw_text(&j->g.o, drawn);
+	if (s->reused_tokens)
+		snprintf(reused, sizeof reused, " (%" PRIu64 " reused, %" PRIu64 " computed)", s->reused_tokens, s->computed_tokens);
 	cmd_note(j->a,
-	    "%" PRIu64 " prompt + %" PRIu64 " generated tokens (%s); first token %.3f s; prefill %.0f tokens/s, decode %.0f tokens/s; %s; arm "
+	    "%" PRIu64 " prompt%s + %" PRIu64
+	    " generated tokens (%s); first token %.3f s; prefill %.0f tokens/s, decode %.0f tokens/s; %s; arm "
 	    "%s, %s; reference-tier calls: %" PRIu64,
-	    s->prompt_tokens, s->generated_tokens, finish_word(ev->finish), (double)s->first_token_us / 1e6,
-	    per_second(s->computed_tokens, s->prefill_us), per_second(decoded, s->decode_us), drawn, j->info.arm, j->info.numerics,
+	    s->prompt_tokens, reused, s->generated_tokens, gen_finish_word(ev->finish), (double)s->first_token_us / 1e6,
+	    gen_per_second(s->computed_tokens, s->prefill_us), gen_per_second(decoded, s->decode_us), drawn, j->g.info.arm, j->g.info.numerics,
 	    es.reference_calls);
+}
+
+static json_t *choice_json(const run_choice *c)
+{
+	return json_pack("{s:s%, s:s%, s:O, s:s}", "reasoning", c->reasoning.data ? c->reasoning.data : "", c->reasoning.len, "content",
+	    c->content.data ? c->content.data : "", c->content.len, "token_ids", c->ids, "finish_reason", gen_finish_word(c->finish));
 }
 
 static void finish_json(run_job *j, const nh_event *ev)
 {
 	const nh_request_stats *s = &ev->stats;
+	const nh_request_options *o = &j->g.o;
 	nh_engine_stats es;
-	nh_engine_get_stats(j->engine, &es, sizeof es);
+	nh_engine_get_stats(j->g.engine, &es, sizeof es);
 	uint64_t decoded = s->generated_tokens > 0 ? s->generated_tokens - 1 : 0;
-	cmd_out_json(
-	    json_pack("{s:s, s:s%, s:s%, s:O, s:s, s:{s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f}, s:{s:f, s:f, s:i, s:f, s:I}, s:s, s:s, s:I}",
-	        "model", j->info.name, "reasoning", j->reasoning.data ? j->reasoning.data : "", j->reasoning.len, "content",
-	        j->content.data ? j->content.data : "", j->content.len, "token_ids", j->out_ids, "finish_reason", finish_word(ev->finish),
-	        "usage", "prompt_tokens", (json_int_t)s->prompt_tokens, "completion_tokens", (json_int_t)s->generated_tokens,
-	        "reasoning_tokens", (json_int_t)s->reasoning_tokens, "timings", "first_token_seconds", (double)s->first_token_us / 1e6,
-	        "prefill_tokens_per_second", per_second(s->computed_tokens, s->prefill_us), "decode_tokens_per_second",
-	        per_second(decoded, s->decode_us), "total_seconds", (double)s->total_us / 1e6, "sampling", "temperature", j->o.temperature,
-	        "top_p", j->o.top_p, "top_k", j->o.top_k, "min_p", j->o.min_p, "seed", (json_int_t)j->o.seed, "arm", j->info.arm, "numerics",
-	        j->info.numerics, "reference_calls", (json_int_t)es.reference_calls),
-	    2);
+	json_t *out = json_pack("{s:s}", "model", j->g.info.name), *first = choice_json(&j->choice[0]);
+	json_t *rest =
+	    json_pack("{s:{s:I, s:I, s:I, s:I, s:I}, s:{s:f, s:f, s:f, s:f}, s:{s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:I}, s:s, s:s, s:I}",
+	        "usage", "prompt_tokens", (json_int_t)s->prompt_tokens, "reused_tokens", (json_int_t)s->reused_tokens, "computed_tokens",
+	        (json_int_t)s->computed_tokens, "completion_tokens", (json_int_t)s->generated_tokens, "reasoning_tokens",
+	        (json_int_t)s->reasoning_tokens, "timings", "first_token_seconds", (double)s->first_token_us / 1e6, "prefill_tokens_per_second",
+	        gen_per_second(s->computed_tokens, s->prefill_us), "decode_tokens_per_second", gen_per_second(decoded, s->decode_us),
+	        "total_seconds", (double)s->total_us / 1e6, "sampling", "temperature", o->temperature, "top_p", o->top_p, "top_k", o->top_k,
+	        "min_p", o->min_p, "repetition_penalty", o->repetition_penalty, "presence_penalty", o->presence_penalty, "frequency_penalty",
+	        o->frequency_penalty, "seed", (json_int_t)o->seed, "arm", j->g.info.arm, "numerics", j->g.info.numerics, "reference_calls",
+	        (json_int_t)es.reference_calls);
+	if (j->choices > 1) {
+		json_t *all = json_array();
+		for (size_t i = 0; i < j->choices; i++) json_array_append_new(all, choice_json(&j->choice[i]));
+		json_object_set_new(out, "choices", all);
+	} else json_object_update(out, first);
+	json_object_update(out, rest);
+	if (cmd_flag(j->a, "stats")) json_object_set_new(out, "statistics", gen_stats_json(&j->g));
+	json_decref(first);
+	json_decref(rest);
+	cmd_out_json(out, 2);
 }
 
 static void cancel(void *request) { nh_request_cancel(request); }
+
+static nh_status save_session(run_job *j, nh_request *r, nh_error *e)
+{
+	const char *file = cmd_string(j->a, "save-session", NULL);
+	nh_session *session;
+	if (!file) return NH_OK;
+	TRY(nh_request_take_session(r, &session, e));
+	nh_status s = nh_session_save(session, file, e);
+	size_t tokens = 0;
+	nh_session_tokens(session, &tokens);
+	if (s == NH_OK) cmd_note(j->a, "session of %zu tokens saved to %s", tokens, file);
+	nh_session_close(session);
+	return s;
+}
 
 static nh_status generate(run_job *j, nh_error *e)
 {
 	nh_request *r;
 	nh_event ev;
-	j->o.prompt = j->ids;
-	j->o.prompt_tokens = j->id_count;
-	j->o.max_tokens = cmd_int(j->a, "max-tokens", -1);
-	j->o.stop_count = cmd_list(j->a, "stop", &j->o.stop);
-	j->o.text = true;
-	j->o.skip_special = !cmd_flag(j->a, "raw");
-	j->o.split_reasoning = !cmd_flag(j->a, "raw") && !cmd_flag(j->a, "ids");
-	j->o.starts_in_reasoning = j->in_reasoning;
-	TRY(nh_engine_submit(j->engine, &j->o, &r, e));
+	nh_request_options o = j->g.o;
+	bool raw = cmd_flag(j->a, "raw");
+	o.prompt = j->prompt.ids;
+	o.prompt_tokens = j->prompt.count;
+	o.text = true;
+	o.skip_special = !raw;
+	o.split_reasoning = !raw && !cmd_flag(j->a, "ids");
+	o.starts_in_reasoning = j->prompt.in_reasoning;
+	o.choices = (int32_t)j->choices;
+	o.keep_session = cmd_given(j->a, "save-session");
+	o.session = j->session;
+	TRY(nh_engine_submit(j->g.engine, &o, &r, e));
+	j->session = NULL;
 	cmd_on_interrupt(cancel, r);
 	nh_status s;
+	size_t ended = 0;
 	do {
 		s = nh_request_next(r, &ev, sizeof ev, -1);
 		if (s == NH_OK) show(j, &ev);
 		if (s == NH_OK && ev.type == NH_EVENT_ERROR) s = ERR(e, (nh_status)ev.error.code, "%s", ev.error.text);
-	} while (s == NH_OK && ev.type != NH_EVENT_DONE);
+		if (s == NH_OK && ev.type == NH_EVENT_DONE) ended++;
+	} while (s == NH_OK && ended < j->choices);
 	cmd_on_interrupt(NULL, NULL);
 	if (s == NH_OK && j->json) finish_json(j, &ev);
 	else if (s == NH_OK) finish_text(j, &ev);
-	dim(j, false);
+	gen_dim(&j->view, false);
+	if (s == NH_OK) s = save_session(j, r, e);
+	if (cmd_flag(j->a, "stats") && !j->json) gen_stats(&j->g);
 	nh_request_release(r);
 	return s;
 }
 
-static nh_status open_all(run_job *j, const char *model, nh_error *e)
+static nh_status open_choices(run_job *j, nh_error *e)
 {
-	nh_model_options mo;
-	nh_engine_options eo;
-	char *cache = cmd_cache_root(j->a);
-	nh_model_options_init(&mo, sizeof mo);
-	nh_engine_options_init(&eo, sizeof eo);
-	mo.cache_root = cache;
-	mo.arm = cmd_string(j->a, "arm", NULL);
-	mo.numerics = cmd_string(j->a, "numerics", NULL);
-	mo.kv_dtype = cmd_string(j->a, "kv-dtype", NULL);
-	mo.chat_template = cmd_string(j->a, "chat-template", NULL);
-	mo.check = cmd_flag(j->a, "check");
-	mo.log = cmd_log;
-	mo.log_user = (void *)(uintptr_t)j->a;
-	mo.log_level = NH_LOG_NOTICE;
-	mo.progress = cmd_progress_show;
-	mo.progress_user = &j->progress;
-	eo.max_context = cmd_int(j->a, "context", 0);
-	nh_status s = nh_model_open(&j->model, model, &mo, e);
-	cmd_progress_clear(&j->progress);
-	mem_free(cache);
-	TRY(s);
-	nh_model_get_info(j->model, &j->info, sizeof j->info);
-	return nh_engine_open(&j->engine, j->model, &eo, e);
+	j->choices = (size_t)cmd_int(j->a, "n", 1);
+	j->choice = mem_array(j->choices, sizeof *j->choice);
+	if (!j->choice) return ERR_NOMEM(e);
+	for (size_t i = 0; i < j->choices; i++) j->choice[i].ids = json_array();
+	return NH_OK;
+}
+
+static void close_all(run_job *j)
+{
+	nh_session_close(j->session);
+	for (size_t i = 0; j->choice && i < j->choices; i++) {
+		buf_deinit(&j->choice[i].reasoning);
+		buf_deinit(&j->choice[i].content);
+		json_decref(j->choice[i].ids);
+	}
+	mem_free(j->choice);
+	nh_free(j->prompt.ids);
+	buf_deinit(&j->prompt_text);
+	gen_close(&j->g);
 }
 
 static int run(const cmd_args *a)
 {
 	nh_error e = {0};
-	run_job j = {
-	    .a = a, .json = cmd_flag(a, "json"), .hide = cmd_flag(a, "hide-reasoning"), .ids_out = cmd_flag(a, "ids"), .out_ids = json_array()};
+	run_job j = {.a = a, .json = cmd_flag(a, "json"), .view.hide = cmd_flag(a, "hide-reasoning"), .ids_out = cmd_flag(a, "ids")};
 	const char *model, *prompt;
 	char *path = NULL;
 	if (cmd_flag(a, "think") && cmd_flag(a, "no-think")) return cmd_bad_usage(a, "--think and --no-think exclude each other");
-	cmd_progress_init(&j.progress, a);
-	nh_request_options_init(&j.o, sizeof j.o);
+	if (cmd_int(a, "n", 1) > 1 && cmd_given(a, "save-session")) return cmd_bad_usage(a, "--save-session keeps one answer: leave out --n");
+	if (cmd_given(a, "system") && cmd_given(a, "session"))
+		return cmd_bad_usage(a, "--system and --session exclude each other: a session's beginning is fixed");
 	operands(a, &model, &prompt);
 	nh_status s = read_prompt(&j, prompt, &e);
+	if (s == NH_OK) s = open_choices(&j, &e);
 	if (s == NH_OK) s = cmd_model_path(a, model, &path, &e);
-	if (s == NH_OK) s = open_all(&j, path, &e);
+	if (s == NH_OK) s = gen_open(&j.g, a, path, &e);
+	if (s == NH_OK) s = load_session(&j, &e);
 	if (s == NH_OK) s = make_prompt(&j, &e);
-	if (s == NH_OK) {
-		sampling(&j);
-		s = generate(&j, &e);
-	}
-	nh_engine_close(j.engine);
-	nh_model_close(j.model);
-	nh_free(j.ids);
-	buf_deinit(&j.prompt_text);
-	buf_deinit(&j.reasoning);
-	buf_deinit(&j.content);
-	json_decref(j.out_ids);
+	if (s == NH_OK) s = generate(&j, &e);
+	close_all(&j);
 	mem_free(path);
 	return s == NH_OK ? CMD_OK : cmd_fail_error(a, s, &e);
 }
@@ -329,18 +330,13 @@ static const cmd_option options[] = {
     {"no-think", 0, CMD_FLAG, NULL, "answer at once", 0, 0},
     {"hide-reasoning", 0, CMD_FLAG, NULL, "do not show thoughts", 0, 0},
     {"max-tokens", 'n', CMD_INT, "N", "tokens to generate at most (default: until an end)", 1, 1e9},
-    {"temperature", 't', CMD_REAL, "T", "0 is greedy (default: generation_config.json, else 0)", 0, 100},
-    {"top-p", 0, CMD_REAL, "P", "smallest set of tokens whose probabilities reach P", 1e-9, 1},
-    {"top-k", 0, CMD_INT, "K", "the K most likely tokens; 0 is all", 0, 1e9},
-    {"min-p", 0, CMD_REAL, "P", "tokens at least P times as likely as the best", 0, 1},
-    {"seed", 0, CMD_INT, "N", "of the draws (default: a fresh one, shown at the end)", 0, 9e15},
-    {"stop", 0, CMD_LIST, "TEXT", "end the answer before this text; may be repeated", 0, 0},
-    {"context", 0, CMD_INT, "N", "tokens a sequence may have", 1, 1e9},
-    {"numerics", 0, CMD_STRING, "PROFILE", "exact, exact-wo, portable or hopper (default: the arm's)", 0, 0},
-    {"kv-dtype", 0, CMD_CHOICE, "auto|bf16|fp8", "storage of keys and values (default auto: the checkpoint's)", 0, 0},
-    {"arm", 0, CMD_STRING, "NAME", "who computes", 0, 0},
-    {"chat-template", 0, CMD_STRING, "FILE", "instead of the model's own", 0, 0},
-    {"check", 0, CMD_FLAG, NULL, "check the contract of every op while running (slow)", 0, 0},
+    {"n", 0, CMD_INT, "N", "so many answers to the one prompt, with the seeds that follow", 1, CHOICES_MAX},
+    GEN_OPTIONS_DRAW,
+    {"session", 0, CMD_STRING, "FILE", "continue this session: nothing of it is computed again", 0, 0},
+    {"save-session", 0, CMD_STRING, "FILE", "keep the whole state in this file when the answer has ended", 0, 0},
+    {"allow-other-arm", 0, CMD_FLAG, NULL, "continue a session of another arm: its bits may then differ", 0, 0},
+    GEN_OPTIONS_OPEN,
+    {"stats", 0, CMD_FLAG, NULL, "the engine's statistics at the end, with the time of each op", 0, 0},
     CMD_OPTION_JSON,
     CMD_OPTION_CACHE,
     CMD_OPTION_QUIET,
@@ -352,11 +348,14 @@ const cmd_def cmd_run = {
     .summary = "ask a model one question and stream the answer",
     .usage = "[MODEL] [PROMPT]",
     .about = "Without MODEL the built-in model answers. Without PROMPT it is read from standard input.\n"
-             "The answer goes to standard output; thoughts are dimmed on a terminal; one line about speed goes to standard error.",
+             "The answer goes to standard output; thoughts are dimmed on a terminal; one line about speed goes to standard error.\n"
+             "With --session the prompt is what is said next; an empty one lets the answer go on.",
     .examples = "nemotron run \"What is a dog?\"\n"
                 "nemotron run org/name \"Explain state space models\" --no-think --temperature 0\n"
                 "echo \"courage, noun. 1.\" | nemotron run --raw -n 40\n"
-                "nemotron run --ids \"98 3177 464\" -n 8 --json\n",
+                "nemotron run --ids \"98 3177 464\" -n 8 --json\n"
+                "nemotron run \"What is a dog?\" --save-session dog.nhs\n"
+                "nemotron run \"And a cat?\" --session dog.nhs\n",
     .options = options,
     .min_operands = 0,
     .max_operands = 2,
