@@ -168,21 +168,26 @@ static int by_time(const void *a, const void *b)
 	return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* One name of the folder: an entry of `found`, or the remains of a write that was cut off, which are deleted when they are old. */
-static bool look_at(const spill *s, const char *name, spill_found *found)
+/* One name of the folder: a file of ours, or (length 0) not; or the remains of a write that was cut off, which are deleted when they are old. */
+static nh_status look_at(const spill *s, const char *name, spill_found *found, nh_error *e)
 {
 	struct stat st;
 	const char *end;
-	if (!read_name(s, name, &found->file, &end)) return false;
+	const bool ours = read_name(s, name, &found->file, &end);
+	const int64_t length = found->file.length;
+	found->file.length = 0;
+	if (!ours) return NH_OK;
 	char *path = path_join(s->folder, name);
-	bool regular = path && lstat(path, &st) == 0 && S_ISREG(st.st_mode);
-	bool remains = strncmp(end, ".tmp.", 5) == 0;
-	if (regular && remains && st.st_mtim.tv_sec < time(NULL) - STALE_SECONDS) unlink(path);
+	if (!path) return ERR_NOMEM(e);
+	if (lstat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+		const bool remains = strncmp(end, ".tmp.", 5) == 0;
+		if (remains && st.st_mtim.tv_sec < time(NULL) - STALE_SECONDS) unlink(path);
+		if (*end == 0) found->file.length = length;
+		found->file.bytes = (uint64_t)st.st_size;
+		found->time = st.st_mtim;
+	}
 	mem_free(path);
-	if (!regular || *end) return false;
-	found->file.bytes = (uint64_t)st.st_size;
-	found->time = st.st_mtim;
-	return true;
+	return NH_OK;
 }
 
 static nh_status list(spill *s, nh_error *e)
@@ -192,10 +197,11 @@ static nh_status list(spill *s, nh_error *e)
 	TRY(file_list_dir(&names, s->folder, e));
 	spill_found *found = mem_array(names.count, sizeof *found);
 	nh_status status = found ? NH_OK : ERR_NOMEM(e);
-	if (found) {
-		for (size_t i = 0; i < names.count; i++) n += look_at(s, names.names[i], &found[n]);
-		if (n) qsort(found, n, sizeof *found, by_time);
+	for (size_t i = 0; i < names.count && status == NH_OK; i++) {
+		status = look_at(s, names.names[i], &found[n], e);
+		n += status == NH_OK && found[n].file.length > 0;
 	}
+	if (status == NH_OK && n) qsort(found, n, sizeof *found, by_time);
 	for (size_t i = 0; i < n && status == NH_OK; i++) {
 		found[i].file.used = ++s->serial;
 		if (index_room(s)) index_add(s, &found[i].file);
