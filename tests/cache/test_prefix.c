@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_prefix.c: what is adopted is the state of exactly the prompt's first tokens, never of another prompt; snapshots lie where the rules
- * say; what is worth least goes first; and nothing that fails leaves a slot or page behind.
+ * say; and nothing that fails leaves a slot or page behind.
  */
 #include "test.h"
 
@@ -8,49 +8,10 @@
 
 #include "base/base_mem.h"
 #include "base/base_rng.h"
-#include "cache/prefix_impl.h"
 #include "cache/spill.h"
-#include "helper_host.h"
+#include "helper_prefix.h"
 
-enum { UNIT = 128, MOST = 4096 };
-
-static prefix_cache *open_cache(host *h, int chunk, int32_t slots, spill *sp)
-{
-	prefix_cache *c;
-	nh_error e;
-	prefix_options o = {.states = &h->s, .pages = &h->p, .x = &h->wrapper, .chunk = chunk, .slot_limit = slots, .spill = sp};
-	assert_int_equal(prefix_open(&c, &o, &e), NH_OK);
-	return c;
-}
-
-/* A request as the engine runs it: adopt, pieces to wanted places, publish. Returns the adopted length. m is released first. */
-static int64_t request(host *h, prefix_cache *c, seqmem *m, const int32_t *ids, int64_t n)
-{
-	int64_t reused, at;
-	seqmem_release(m);
-	assert_int_equal(prefix_adopt(c, ids, n, m, &reused, NULL), NH_OK);
-	assert_int_equal(m->length, reused);
-	assert_true(reused == 0 || (reused < n && reused % prefix_unit(c) == 0));
-	if (reused) host_check(h, m, ids);
-	else assert_true(m->slot == -1 && m->page_count == 0);
-	for (int64_t pos = reused; pos < n; pos = at) {
-		at = prefix_next(c, ids, n, pos);
-		assert_true(at > pos && at <= n);
-		if (m->slot < 0 && h->s.pool.free_count == 0) prefix_evict(c, 1, 0);
-		prefix_evict(c, 0, pages_needed(at) - m->page_count);
-		host_compute(h, m, ids, at);
-		if (at < n) prefix_publish(c, ids, n, m);
-	}
-	prefix_seen(c, ids, n);
-	return reused;
-}
-
-static prefix_stats stats_of(const prefix_cache *c)
-{
-	prefix_stats s;
-	prefix_get_stats(c, &s);
-	return s;
-}
+enum { MOST = 4096 };
 
 static void the_unit_is_a_common_multiple(void **state)
 {
@@ -61,7 +22,7 @@ static void the_unit_is_a_common_multiple(void **state)
 	host h;
 	host_open(&h, NUM_BF16, 2, 2);
 	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
-		prefix_cache *c = open_cache(&h, CASES[i].chunk, 1, NULL);
+		prefix_cache *c = helper_prefix_open(&h, CASES[i].chunk, 1, NULL);
 		assert_int_equal(prefix_unit(c), CASES[i].unit);
 		prefix_close(c);
 	}
@@ -87,12 +48,12 @@ static void off_it_does_nothing(void **state)
 	host_prompt(ids, 400, 0, 0, 1);
 	host_open(&h, NUM_BF16, 2, 16);
 	host_seqmem(&h, &m, 400);
-	prefix_cache *c = open_cache(&h, UNIT, 0, NULL);
-	for (int i = 0; i < 2; i++) assert_int_equal(request(&h, c, &m, ids, 400), 0);
+	prefix_cache *c = helper_prefix_open(&h, UNIT, 0, NULL);
+	for (int i = 0; i < 2; i++) assert_int_equal(helper_prefix_request(&h, c, &m, ids, 400), 0);
 	assert_int_equal(prefix_next(c, ids, 400, 0), 400);
 	assert_true(prefix_evict(c, 1, 1));
 	assert_false(prefix_evict(c, 2, 1));
-	prefix_stats s = stats_of(c), none = {0};
+	prefix_stats s = helper_prefix_stats(c), none = {0};
 	assert_memory_equal(&s, &none, sizeof s);
 	prefix_close(c);
 	seqmem_deinit(&m);
@@ -119,7 +80,7 @@ static void wanted_places(void **state)
 	host_prompt(ids, MOST, 0, 0, 2);
 	host_open(&h, NUM_BF16, 4, 4);
 	for (size_t k = 0; k < ARRAY_LEN(CHUNKS); k++) {
-		prefix_cache *c = open_cache(&h, CHUNKS[k], 4, NULL);
+		prefix_cache *c = helper_prefix_open(&h, CHUNKS[k], 4, NULL);
 		const int64_t unit = CHUNKS[k];
 		for (int64_t units = 0; units < 21; units++)
 			for (int64_t n = units * unit - 1; n <= units * unit + 2; n++) {
@@ -159,20 +120,20 @@ static void the_same_again(void **state)
 			host_prompt(ids, MOST, 0, 0, (uint64_t)n);
 			host_seqmem(&h, &a, MOST);
 			host_seqmem(&h, &b, MOST);
-			prefix_cache *c = open_cache(&h, UNIT, 8, NULL);
-			assert_int_equal(request(&h, c, &a, ids, n), 0);
+			prefix_cache *c = helper_prefix_open(&h, UNIT, 8, NULL);
+			assert_int_equal(helper_prefix_request(&h, c, &a, ids, n), 0);
 			const int64_t last = (n - 1) / UNIT * UNIT;
 			host_poison(&h);
 			for (int again = 0; again < 3; again++) {
-				assert_int_equal(request(&h, c, again == 1 ? &a : &b, ids, n), last);
+				assert_int_equal(helper_prefix_request(&h, c, again == 1 ? &a : &b, ids, n), last);
 				host_check(&h, &a, ids);
 				host_compute(&h, &b, ids, n + 70); /* an answer goes to pages of its own */
 				host_check(&h, &b, ids);
 				host_poison(&h);
 			}
 			/* One token more: an edge at n - 1 counts, one at n does not. */
-			assert_int_equal(request(&h, c, &b, ids, n + 1), last);
-			prefix_stats s = stats_of(c);
+			assert_int_equal(helper_prefix_request(&h, c, &b, ids, n + 1), last);
+			prefix_stats s = helper_prefix_stats(c);
 			assert_int_equal(s.hits, last ? 4 : 0);
 			assert_int_equal(s.misses, last ? 1 : 5);
 			assert_int_equal(s.reused_tokens, 4 * last);
@@ -202,12 +163,12 @@ static void a_prompt_that_turns_off(void **state)
 			seqmem m;
 			host_open(&h, NUM_BF16, 12, 60);
 			host_seqmem(&h, &m, MOST);
-			prefix_cache *c = open_cache(&h, UNIT, 10, NULL);
+			prefix_cache *c = helper_prefix_open(&h, UNIT, 10, NULL);
 			host_prompt(ids, n, n, 3, 1);
-			request(&h, c, &m, ids, n);
+			helper_prefix_request(&h, c, &m, ids, n);
 			const int64_t common = n - back;
 			host_prompt(other, n + 300, common, 3, 2);
-			int64_t reused = request(&h, c, &m, other, n + 300);
+			int64_t reused = helper_prefix_request(&h, c, &m, other, n + 300);
 			int64_t best = 0;
 			for (int64_t at = UNIT; at <= common; at += UNIT)
 				if (is_wanted(at, n, UNIT)) best = at;
@@ -233,196 +194,23 @@ static void branch_points(void **state)
 		const int64_t n = 16 * UNIT + 5, border = common / UNIT * UNIT;
 		host_open(&h, NUM_BF16, 40, 120);
 		host_seqmem(&h, &m, MOST);
-		prefix_cache *c = open_cache(&h, UNIT, 30, NULL);
+		prefix_cache *c = helper_prefix_open(&h, UNIT, 30, NULL);
 		int64_t doubling = 0;
 		for (int64_t at = UNIT; at <= border; at *= 2) doubling = at;
 		host_prompt(ids, n, common, 9, 1);
-		assert_int_equal(request(&h, c, &m, ids, n), 0);
+		assert_int_equal(helper_prefix_request(&h, c, &m, ids, n), 0);
 		host_prompt(ids, n, common, 9, 2);
 		assert_int_equal(prefix_next(c, ids, n, doubling), border != doubling ? border : doubling == 8 * UNIT ? 15 * UNIT : doubling * 2);
-		assert_int_equal(request(&h, c, &m, ids, n), doubling);
+		assert_int_equal(helper_prefix_request(&h, c, &m, ids, n), doubling);
 		host_prompt(ids, n, common, 9, 3);
-		assert_int_equal(request(&h, c, &m, ids, n), border);
+		assert_int_equal(helper_prefix_request(&h, c, &m, ids, n), border);
 		host_prompt(ids, n, 0, 9, 4); /* and a stranger has no part in it */
-		assert_int_equal(request(&h, c, &m, ids, n), 0);
+		assert_int_equal(helper_prefix_request(&h, c, &m, ids, n), 0);
 		prefix_close(c);
 		seqmem_deinit(&m);
 		host_close(&h);
 	}
 	assert_true(cases > 20);
-	assert_int_equal(mem_live(), 0);
-}
-
-static uint64_t weak_hash(uint64_t before, const int32_t *ids, int64_t n) { return (void)before, (void)ids, (uint64_t)(n & 1); }
-
-/* All prompts have one key. Only their own ids find them. */
-static void ids_are_compared(void **state)
-{
-	(void)state;
-	static int32_t ids[8][600];
-	int hits = 0;
-	host h;
-	seqmem m;
-	host_open(&h, NUM_BF16, 60, 200);
-	host_seqmem(&h, &m, 600);
-	prefix_cache *c = open_cache(&h, UNIT, 40, NULL);
-	c->hash = weak_hash;
-	for (int i = 0; i < 8; i++) host_prompt(ids[i], 600, i % 2 ? 300 : 0, 1, (uint64_t)i);
-	for (int round = 0; round < 2; round++)
-		for (int i = 0; i < 8; i++) {
-			int64_t reused = request(&h, c, &m, ids[i], 600);
-			int64_t know = round ? 512 : i % 2 && i > 1 ? 256 : 0;
-			assert_int_equal(reused, know);
-			hits += reused > 0;
-		}
-	assert_int_equal(hits, 11);
-	/* One id off, anywhere. */
-	for (int at = 0; at < 512; at += 37) {
-		ids[0][at] ^= 1;
-		int64_t length;
-		seqmem_release(&m);
-		assert_int_equal(prefix_adopt(c, ids[0], 600, &m, &length, NULL), NH_OK);
-		assert_true(length <= at);
-		if (length) host_check(&h, &m, ids[0]);
-		ids[0][at] ^= 1;
-	}
-	prefix_close(c);
-	seqmem_deinit(&m);
-	host_close(&h);
-	assert_int_equal(mem_live(), 0);
-}
-
-/* Whether a prefix is kept, without using it. */
-static bool kept(const prefix_cache *c, const int32_t *ids, int64_t length)
-{
-	for (int32_t i = 0; i < c->table.limit; i++)
-		if (c->table.entry[i].length == length && memcmp(c->table.entry[i].ids, ids, (size_t)length * sizeof *ids) == 0) return true;
-	return false;
-}
-
-static void put(host *h, prefix_cache *c, seqmem *m, const int32_t *ids, int64_t n)
-{
-	seqmem_release(m);
-	host_compute(h, m, ids, n);
-	prefix_publish(c, ids, n + 1, m);
-	assert_true(kept(c, ids, n));
-	seqmem_release(m);
-}
-
-static void the_least_worth_goes_first(void **state)
-{
-	(void)state;
-	static int32_t a[1100], b[1100], d[1100];
-	int64_t length;
-	host h;
-	seqmem m;
-	host_prompt(a, 1100, 0, 0, 1);
-	host_prompt(b, 1100, 0, 0, 2);
-	host_prompt(d, 1100, 0, 0, 3);
-	host_open(&h, NUM_E4M3, 8, 100);
-	host_seqmem(&h, &m, 1100);
-	/* Equal worth: the one that was used longest ago. */
-	prefix_cache *c = open_cache(&h, UNIT, 2, NULL);
-	put(&h, c, &m, a, UNIT);
-	put(&h, c, &m, b, UNIT);
-	assert_int_equal(prefix_adopt(c, a, UNIT + 1, &m, &length, NULL), NH_OK);
-	assert_int_equal(length, UNIT);
-	put(&h, c, &m, d, UNIT);
-	assert_true(kept(c, a, UNIT) && !kept(c, b, UNIT) && kept(c, d, UNIT));
-	assert_int_equal(stats_of(c).evictions, 1);
-	prefix_close(c);
-	/* More tokens per byte stay, although they are older: a slot costs the same at any length. */
-	c = open_cache(&h, UNIT, 2, NULL);
-	put(&h, c, &m, a, 8 * UNIT);
-	put(&h, c, &m, b, UNIT);
-	put(&h, c, &m, d, UNIT);
-	assert_true(kept(c, a, 8 * UNIT) && !kept(c, b, UNIT) && kept(c, d, UNIT));
-	/* Tokens count beyond the next shorter one: with 7 units kept, 8 save one more. */
-	put(&h, c, &m, a, 7 * UNIT);
-	assert_true(kept(c, a, 8 * UNIT) && kept(c, a, 7 * UNIT) && !kept(c, d, UNIT));
-	double w7 = 0, w8 = 0;
-	for (int32_t i = 0; i < 2; i++) {
-		const prefix_entry *x = &c->table.entry[i];
-		*(x->length == 7 * UNIT ? &w7 : &w8) = prefix_table_worth(&c->table, i) - x->clock;
-		assert_int_equal(x->after < 0 ? 0 : c->table.entry[x->after].length, x->length == 7 * UNIT ? 0 : 7 * UNIT);
-	}
-	const double slot = (double)states_bytes(&h.s) / 8, page = (double)pages_bytes(&h.p) / 100;
-	assert_true(w7 == 7 * UNIT / (slot + 14 * page));
-	assert_true(w8 == UNIT / (slot + 2 * page));
-	prefix_close(c);
-	/* What is never used sinks: a long one gives way in the end to short ones that keep coming. */
-	c = open_cache(&h, UNIT, 2, NULL);
-	put(&h, c, &m, a, 8 * UNIT);
-	int rounds = 0;
-	while (kept(c, a, 8 * UNIT) && rounds < 100) {
-		host_prompt(b, UNIT, 0, 0, 100 + (uint64_t)rounds++);
-		put(&h, c, &m, b, UNIT);
-	}
-	assert_in_range(rounds, 3, 20);
-	prefix_close(c);
-	seqmem_deinit(&m);
-	host_close(&h);
-	assert_int_equal(mem_live(), 0);
-}
-
-/* Links to the next shorter one, after every change, against a search. */
-static void check_links(const prefix_table *t)
-{
-	int32_t n = 0;
-	for (int32_t i = 0; i < t->limit; i++) {
-		const prefix_entry *x = &t->entry[i];
-		int32_t best = -1;
-		if (!x->length) continue;
-		n++;
-		for (int32_t k = 0; k < t->limit; k++) {
-			const prefix_entry *y = &t->entry[k];
-			if (!y->length || y->length >= x->length || memcmp(x->ids, y->ids, (size_t)y->length * sizeof *y->ids) != 0) continue;
-			if (best < 0 || y->length > t->entry[best].length) best = k;
-		}
-		assert_int_equal(x->after, best);
-		assert_int_equal(prefix_table_find(t, x->key, x->ids, x->length), i);
-	}
-	assert_int_equal(n, t->count);
-}
-
-static void evicting_gives_back(void **state)
-{
-	(void)state;
-	static int32_t ids[1100], other[1100];
-	host h;
-	seqmem m, n;
-	host_prompt(ids, 1100, 0, 0, 1);
-	host_prompt(other, 1100, 0, 0, 2);
-	host_open(&h, NUM_BF16, 4, 20);
-	host_seqmem(&h, &m, 1100);
-	host_seqmem(&h, &n, 1100);
-	prefix_cache *c = open_cache(&h, UNIT, 4, NULL);
-	host_compute(&h, &m, ids, 2 * UNIT);
-	prefix_publish(c, ids, 1100, &m);
-	put(&h, c, &n, other, 4 * UNIT);
-	const size_t slot = states_bytes(&h.s) / 4, page = pages_bytes(&h.p) / 20;
-	prefix_stats s = stats_of(c);
-	assert_int_equal(s.snapshots, 2);
-	assert_int_equal(s.bytes, 2 * slot + 8 * page); /* m still has its own 4 pages */
-	assert_int_equal(h.p.pool.free_count, 8);
-	/* m's pages would not come free: its snapshot stays. */
-	assert_true(prefix_evict(c, 0, 9));
-	assert_true(kept(c, ids, 2 * UNIT) && !kept(c, other, 4 * UNIT));
-	assert_int_equal(h.p.pool.free_count, 16);
-	assert_false(prefix_evict(c, 0, 17));
-	assert_true(kept(c, ids, 2 * UNIT));
-	assert_true(prefix_evict(c, 3, 0));
-	assert_false(kept(c, ids, 2 * UNIT));
-	assert_false(prefix_evict(c, 4, 0));
-	host_check(&h, &m, ids);
-	assert_int_equal(stats_of(c).bytes, 0);
-	assert_int_equal(stats_of(c).evictions, 2);
-	seqmem_release(&m);
-	assert_true(host_idle(&h));
-	prefix_close(c);
-	seqmem_deinit(&m);
-	seqmem_deinit(&n);
-	host_close(&h);
 	assert_int_equal(mem_live(), 0);
 }
 
@@ -438,25 +226,25 @@ static void slots_belong_to_sequences_first(void **state)
 	host_prompt(b, 400, 0, 0, 2);
 	host_open(&h, NUM_BF16, 3, 30);
 	for (int i = 0; i < 3; i++) host_seqmem(&h, &m[i], 400);
-	prefix_cache *c = open_cache(&h, UNIT, 100, NULL);
+	prefix_cache *c = helper_prefix_open(&h, UNIT, 100, NULL);
 	for (int i = 0; i < 3; i++) host_compute(&h, &m[i], i ? b : a, UNIT);
 	prefix_publish(c, a, 400, &m[0]); /* no slot is free and none is the cache's */
-	assert_int_equal(stats_of(c).snapshots, 0);
+	assert_int_equal(helper_prefix_stats(c).snapshots, 0);
 	seqmem_release(&m[2]);
 	prefix_publish(c, a, 400, &m[0]);
 	prefix_publish(c, a, 400, &m[0]);
-	assert_int_equal(stats_of(c).published, 1);
+	assert_int_equal(helper_prefix_stats(c).published, 1);
 	prefix_publish(c, b, 400, &m[1]); /* takes the cache's own slot */
-	assert_true(!kept(c, a, UNIT) && kept(c, b, UNIT));
+	assert_true(!helper_prefix_kept(c, a, UNIT) && helper_prefix_kept(c, b, UNIT));
 	/* All slots are in use, one of them by the very snapshot that would be adopted: it is not taken for its own copy. */
 	assert_int_equal(prefix_adopt(c, b, 400, &m[2], &length, &e), NH_ERR_LIMIT);
-	assert_true(length == 0 && m[2].slot == -1 && m[2].page_count == 0 && kept(c, b, UNIT));
+	assert_true(length == 0 && m[2].slot == -1 && m[2].page_count == 0 && helper_prefix_kept(c, b, UNIT));
 	seqmem_release(&m[1]);
 	prefix_publish(c, a, 400, &m[0]);
 	/* Another snapshot gives way. */
 	assert_int_equal(prefix_adopt(c, b, 400, &m[2], &length, &e), NH_OK);
 	assert_int_equal(length, UNIT);
-	assert_true(kept(c, b, UNIT) && !kept(c, a, UNIT));
+	assert_true(helper_prefix_kept(c, b, UNIT) && !helper_prefix_kept(c, a, UNIT));
 	host_check(&h, &m[2], b);
 	/* A sequence that is too short for what is kept. */
 	seqmem tiny;
@@ -502,7 +290,7 @@ static void failures_leave_all_as_it_was(void **state)
 		mem_fail_after((size_t)published);
 		prefix_publish(c, ids, 400, &m);
 		mem_fail_after(SIZE_MAX);
-		if (stats_of(c).snapshots) break;
+		if (helper_prefix_stats(c).snapshots) break;
 		assert_int_equal(h.s.pool.free_count, 3);
 		assert_int_equal(h.p.pool.holds[m.page[0]], 1);
 	}
@@ -514,7 +302,7 @@ static void failures_leave_all_as_it_was(void **state)
 		h.fail_copies = -1;
 		assert_int_equal(h.x.status, NH_OK);
 		assert_int_equal(h.wrapper.status, NH_OK);
-		if (stats_of(c).snapshots) break;
+		if (helper_prefix_stats(c).snapshots) break;
 		assert_int_equal(h.s.pool.free_count, 3);
 	}
 	assert_int_equal(copies, 6);
@@ -541,7 +329,7 @@ static void failures_leave_all_as_it_was(void **state)
 	assert_int_equal(prefix_adopt(c, ids, 400, &n, &length, &e), NH_ERR_NUMERIC);
 	prefix_evict(c, 3, 0);
 	prefix_publish(c, ids, 400, &m);
-	assert_int_equal(stats_of(c).snapshots, 0);
+	assert_int_equal(helper_prefix_stats(c).snapshots, 0);
 	assert_int_equal(h.wrapper.status, NH_ERR_NUMERIC);
 	exec_clear(&h.wrapper);
 	prefix_close(c);
@@ -561,7 +349,7 @@ static void soak(uint64_t steps, spill *sp)
 	seqmem m[RUNNING];
 	uint64_t partial = 0, checks = 0;
 	host_open(&h, NUM_E4M3, 12, 110);
-	prefix_cache *c = open_cache(&h, UNIT, 9, sp);
+	prefix_cache *c = helper_prefix_open(&h, UNIT, 9, sp);
 	for (int i = 0; i < RUNNING; i++) host_seqmem(&h, &m[i], LONGEST + 100);
 	for (uint64_t step = 0; step < steps; step++) {
 		const int i = (int)(rng_u64(1, step, 0) % RUNNING);
@@ -571,22 +359,22 @@ static void soak(uint64_t steps, spill *sp)
 		if (rng_u64(1, step, 2) % 4 == 0) n[i] = (n[i] / UNIT + 1) * UNIT + (int64_t)(rng_u64(1, step, 3) % 3) - 1;
 		int64_t common = (int64_t)(rng_u64(1, step, 4) % (uint64_t)n[i]);
 		host_prompt(ids[i], LONGEST + 100, common, rng_u64(1, step, 5) % 6, rng_u64(1, step, 6) % 3 ? step : 7);
-		int64_t reused = request(&h, c, &m[i], ids[i], n[i]);
+		int64_t reused = helper_prefix_request(&h, c, &m[i], ids[i], n[i]);
 		partial += reused > 0 && reused < (n[i] - 1) / UNIT * UNIT;
 		if (rng_u64(1, step, 7) % 2 && h.p.pool.free_count > 2) host_compute(&h, &m[i], ids[i], n[i] + 60);
-		check_links(&c->table);
+		helper_prefix_links(&c->table);
 		for (int k = 0; k < RUNNING; k++, checks++) host_check(&h, &m[k], ids[k]);
 	}
-	prefix_stats s = stats_of(c);
+	prefix_stats s = helper_prefix_stats(c);
 	print_message("%d requests: %d hits, %d of them partial, %d misses, %d snapshots published, %d evicted, %d tokens reused\n", (int)steps,
 	    (int)s.hits, (int)partial, (int)s.misses, (int)s.published, (int)s.evictions, (int)s.reused_tokens);
 	assert_true(s.hits > 50 && s.misses > 50 && s.evictions > 100 && partial > 20 && checks == steps * RUNNING);
 	assert_int_equal(s.published - s.evictions, s.snapshots);
 	for (int i = 0; i < RUNNING; i++) seqmem_deinit(&m[i]);
-	assert_int_equal(stats_of(c).bytes > 0, 1);
+	assert_int_equal(helper_prefix_stats(c).bytes > 0, 1);
 	assert_true(prefix_evict(c, 12, 110));
 	assert_true(host_idle(&h));
-	assert_int_equal(stats_of(c).snapshots, 0);
+	assert_int_equal(helper_prefix_stats(c).snapshots, 0);
 	prefix_close(c);
 	host_close(&h);
 }
@@ -631,8 +419,8 @@ static void what_was_evicted_comes_back(void **state)
 	host_open(&h, NUM_BF16, 6, 30);
 	host_seqmem(&h, &m, 700);
 	assert_int_equal(spill_open(&sp, folder, 1 << 20, "one", NULL, NULL), NH_OK);
-	prefix_cache *c = open_cache(&h, UNIT, 6, sp);
-	request(&h, c, &m, ids, 700); /* 1, 2, 4 and 5 units */
+	prefix_cache *c = helper_prefix_open(&h, UNIT, 6, sp);
+	helper_prefix_request(&h, c, &m, ids, 700); /* 1, 2, 4 and 5 units */
 	seqmem_release(&m);
 	assert_true(prefix_evict(c, 6, 0));
 	prefix_close(c);
@@ -642,12 +430,12 @@ static void what_was_evicted_comes_back(void **state)
 	host_poison(&h);
 
 	assert_int_equal(spill_open(&sp, folder, 1 << 20, "one", NULL, NULL), NH_OK);
-	c = open_cache(&h, UNIT, 6, sp);
-	put(&h, c, &m, ids, 2 * UNIT);
+	c = helper_prefix_open(&h, UNIT, 6, sp);
+	helper_prefix_put(&h, c, &m, ids, 2 * UNIT);
 	assert_int_equal(prefix_adopt(c, ids, 700, &m, &length, NULL), NH_OK);
 	assert_int_equal(length, 5 * UNIT);
 	host_check(&h, &m, ids);
-	assert_true(kept(c, ids, 5 * UNIT)); /* kept again */
+	assert_true(helper_prefix_kept(c, ids, 5 * UNIT)); /* kept again */
 	host_compute(&h, &m, ids, 700);
 	host_check(&h, &m, ids);
 	seqmem_release(&m);
@@ -657,7 +445,7 @@ static void what_was_evicted_comes_back(void **state)
 	/* No pages for the spilled one: what is kept serves. */
 	seqmem_release(&m);
 	prefix_evict(c, 6, 30);
-	put(&h, c, &m, ids, 2 * UNIT);
+	helper_prefix_put(&h, c, &m, ids, 2 * UNIT);
 	int32_t taken = 0;
 	while (h.p.pool.free_count > 3) pool_take(&h.p.pool), taken++;
 	assert_int_equal(prefix_adopt(c, ids, 700, &m, &length, NULL), NH_OK);
@@ -675,31 +463,6 @@ static void what_was_evicted_comes_back(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
-/* The memory of prompts is bounded, and forgets the oldest first. */
-static void ghosts_fade(void **state)
-{
-	(void)state;
-	prefix_ghost g;
-	assert_true(prefix_ghost_init(&g));
-	int fresh = 0, old = 0;
-	for (uint64_t i = 0; i < 300000; i++) prefix_ghost_see(&g, rng_mix(i));
-	for (uint64_t i = 0; i < 1000; i++) {
-		fresh += prefix_ghost_seen(&g, rng_mix(299999 - i));
-		old += prefix_ghost_seen(&g, rng_mix(i));
-		assert_false(prefix_ghost_seen(&g, rng_mix(i + 1000000)));
-	}
-	assert_int_equal(fresh, 1000);
-	assert_in_range(old, 0, 10);
-	/* Seen again is seen, in one place. */
-	for (int i = 0; i < 20; i++) prefix_ghost_see(&g, 5);
-	for (uint64_t i = 0; i < 7; i++) prefix_ghost_see(&g, 5 + (i + 1) * 65536);
-	assert_true(prefix_ghost_seen(&g, 5));
-	prefix_ghost_see(&g, 5 + 8 * 65536);
-	assert_false(prefix_ghost_seen(&g, 5));
-	prefix_ghost_deinit(&g);
-	assert_int_equal(mem_live(), 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -709,15 +472,11 @@ int main(void)
 	    cmocka_unit_test(the_same_again),
 	    cmocka_unit_test(a_prompt_that_turns_off),
 	    cmocka_unit_test(branch_points),
-	    cmocka_unit_test(ids_are_compared),
-	    cmocka_unit_test(the_least_worth_goes_first),
-	    cmocka_unit_test(evicting_gives_back),
 	    cmocka_unit_test(slots_belong_to_sequences_first),
 	    cmocka_unit_test(failures_leave_all_as_it_was),
 	    cmocka_unit_test(many_requests),
 	    cmocka_unit_test(many_requests_with_a_spill),
 	    cmocka_unit_test(what_was_evicted_comes_back),
-	    cmocka_unit_test(ghosts_fade),
 	};
 	return cmocka_run_group_tests_name("prefix", tests, NULL, NULL);
 }
