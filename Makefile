@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS ?= 60
 
-.PHONY: all demo test check asan tsan fuzz mutants install uninstall format clean
+.PHONY: all demo test check asan tsan fuzz soak mutants install uninstall format clean
 
 all:
 	scripts/setup
@@ -30,6 +30,15 @@ asan tsan:
 fuzz:
 	scripts/setup --dev
 	scripts/run_fuzz $(SECONDS)
+
+# REQUESTS random requests on a small model, e.g. make soak PRESET=tsan. Sanitizers of this age want addresses that are not randomised.
+PRESET ?= release
+REQUESTS ?= 20000
+soak:
+	scripts/setup
+	test -f build/$(PRESET)/build.ninja || cmake --preset $(PRESET)
+	cmake --build build/$(PRESET) --target soak
+	setarch -R build/$(PRESET)/tests/soak build/$(PRESET)/tests $(REQUESTS)
 
 # Each planted fault of tests/mutants/patches must turn its test red.
 mutants:
