@@ -1,29 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * engine.c: opens and closes an engine: limits, caches, step memory, thread. Everything that a step needs is reserved here, after a dry run
- * has measured it.
+ * engine.c: opens and closes an engine: caches, step memory, thread. Everything that a step needs is reserved here, after a dry run has
+ * measured it.
  */
 #include "engine/engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base_mem.h"
 #include "engine/engine_impl.h"
 
-nh_status engine_limits(const engine_parts *parts, const engine_options *options, int64_t *context, int *piece, nh_error *e)
-{
-	const model_shape *shape = &parts->m->shape;
-	int64_t most =
-	    shape->max_positions > 0 && shape->max_positions < INT32_MAX - PAGES_TOKENS ? shape->max_positions : INT32_MAX - PAGES_TOKENS;
-	*context = options->max_context ? options->max_context : most < ENGINE_CONTEXT ? most : ENGINE_CONTEXT;
-	if (*context < 1 || *context > most)
-		return ERR(e, NH_ERR_ARG, "max_context: is %lld, expected 1 to %lld, the model's maximum", (long long)options->max_context,
-		    (long long)most);
-	int64_t tokens = options->step_tokens ? options->step_tokens : ENGINE_STEP_TOKENS;
-	if (tokens < 1 || tokens > INT32_MAX / 2) return ERR(e, NH_ERR_ARG, "step_tokens: is %lld, expected 1 to 2^30", (long long)tokens);
-	*piece = (int)(tokens / shape->chunk * shape->chunk);
-	if (*piece == 0) *piece = shape->chunk;
-	return NH_OK;
-}
+#define SPILL_BYTES ((uint64_t)8 << 30)
 
 static nh_status open_caches(engine *g, nh_error *e)
 {
@@ -41,9 +28,9 @@ static nh_status open_caches(engine *g, nh_error *e)
 			const model_kv_shape *l = &shape->kv[i];
 			kv[i] = (pages_layer){l->kv_heads, l->head_dim, l->k_scale, l->v_scale};
 		}
-		s = states_open(&g->states, p->arm, p->base, mamba, shape->mamba_layers, 1, e);
+		s = states_open(&g->states, p->arm, p->base, mamba, shape->mamba_layers, g->limits.slots, e);
 	}
-	if (s == NH_OK) s = pages_open(&g->pages, p->arm, p->base, kv, shape->attn_layers, p->kv, pages_needed(g->context), e);
+	if (s == NH_OK) s = pages_open(&g->pages, p->arm, p->base, kv, shape->attn_layers, p->kv, g->limits.pages, e);
 	mem_free(mamba);
 	mem_free(kv);
 	g->state = (model_state){.mamba = g->states.layer, .kv = g->pages.layer};
@@ -52,15 +39,64 @@ static nh_status open_caches(engine *g, nh_error *e)
 	return s;
 }
 
+nh_status engine_identity(engine *g, char hex[65], nh_error *e)
+{
+	const engine_parts *p = g->parts;
+	hex[0] = 0;
+	if (!p->identity) return ERR(e, NH_ERR_UNSUPPORTED, "identity: this model's files are not known");
+	pthread_mutex_lock(&g->stats_lock);
+	memcpy(hex, g->identity, sizeof g->identity);
+	pthread_mutex_unlock(&g->stats_lock);
+	if (hex[0]) return NH_OK;
+	TRY(p->identity(p->identity_self, hex, e));
+	pthread_mutex_lock(&g->stats_lock);
+	memcpy(g->identity, hex, sizeof g->identity);
+	pthread_mutex_unlock(&g->stats_lock);
+	return NH_OK;
+}
+
+static nh_status open_spill(engine *g, const engine_options *options, nh_error *e)
+{
+	const engine_parts *p = g->parts;
+	char hex[65], tag[256];
+	if (!options->spill_dir) return NH_OK;
+	TRY(engine_identity(g, hex, e));
+	snprintf(tag, sizeof tag, "%s %s %s %s %s", hex, p->arm->name, p->base->arm, p->x->num->name, num_dtype_name(p->kv));
+	return spill_open(&g->spill, options->spill_dir, options->spill_bytes ? options->spill_bytes : SPILL_BYTES, tag, p->log, e);
+}
+
+static nh_status open_prefixes(engine *g, const engine_options *options, nh_error *e)
+{
+	if (options->no_prefix_cache) return NH_OK;
+	TRY(open_spill(g, options, e));
+	const prefix_options o = {.states = &g->states,
+	    .pages = &g->pages,
+	    .x = g->parts->x,
+	    .chunk = g->parts->m->shape.chunk,
+	    .slot_limit = (int32_t)g->limits.snapshots,
+	    .spill = g->spill};
+	return prefix_open(&g->prefixes, &o, e);
+}
+
 static void set_scratch(exec *x, arena *scratch)
 {
 	for (; x; x = x->inner) x->scratch = scratch;
 }
 
+/* Bytes of results that are read from an arm whose memory is elsewhere: log-probabilities of all rows and draws, hidden rows, and one row of
+ * logits with its wide copy. */
+static size_t results_bytes(const engine *g)
+{
+	const model_shape *m = &g->parts->m->shape;
+	size_t rows = (size_t)engine_most_rows(&g->limits), draws = (size_t)engine_most_draws(&g->limits);
+	return (rows + draws) * (ENGINE_WANT_MAX + 1 + ENGINE_TOP_MAX) * 12 + draws * 4 + rows * (size_t)m->hidden * 8 + (size_t)m->vocab * 16 +
+	       ((size_t)g->limits.sequences * 12 + 4) * 2 * ARENA_ALIGN;
+}
+
 static nh_status open_step_memory(engine *g, const engine_options *options, nh_error *e)
 {
 	engine_parts *p = g->parts;
-	size_t bytes, most_rows = (size_t)g->piece, results;
+	size_t bytes, sequences = (size_t)g->limits.sequences;
 	TRY(engine_measure(p, options, &bytes, e));
 	g->scratch_block = p->arm->alloc(p->base, bytes + ARENA_ALIGN);
 	if (!g->scratch_block) return ERR(e, NH_ERR_NOMEM, "scratch: %s has no %zu bytes for it", p->arm->name, bytes);
@@ -68,19 +104,25 @@ static nh_status open_step_memory(engine *g, const engine_options *options, nh_e
 	g->scratch = (arena){.base = (char *)g->scratch_block + skew, .cap = bytes, .fixed = true};
 	g->stats.scratch_bytes = bytes;
 	set_scratch(p->x, &g->scratch);
-	TRY(inputs_init(&g->in, p->arm, p->base, g->piece, g->context, p->m->shape.vocab, e));
-	g->sampling = sample_batch_create(1, p->m->shape.vocab);
-	if (!g->sampling) return ERR_NOMEM(e);
+	TRY(inputs_init(&g->in, p, &g->limits, false, e));
+	TRY(step_init(&g->step, &g->limits, e));
+	g->edited = sample_batch_create(engine_most_draws(&g->limits), p->m->shape.vocab);
+	g->mask = mem_array((size_t)(p->m->shape.vocab + 31) / 32, sizeof *g->mask);
+	g->run = mem_array(sequences, sizeof(sequence *));
+	if (!g->edited || !g->mask || !g->run) return ERR_NOMEM(e);
 	if (p->arm->host_memory) return NH_OK;
-	/* Both sets of log-probabilities, a row of logits and its wide copy. */
-	results = (most_rows + 1) * (ENGINE_WANT_MAX + 1 + ENGINE_TOP_MAX) * 12 + (size_t)p->m->shape.vocab * 16 + 16 * ARENA_ALIGN;
-	return arena_init_fixed(&g->results, results) ? NH_OK : ERR_NOMEM(e);
+	return arena_init_fixed(&g->results, results_bytes(g)) ? NH_OK : ERR_NOMEM(e);
 }
 
 static void destroy(engine *g)
 {
+	prefix_close(g->prefixes);
+	spill_close(g->spill);
 	set_scratch(g->parts->x, NULL);
-	sample_batch_destroy(g->sampling);
+	sample_batch_destroy(g->edited);
+	mem_free(g->mask);
+	mem_free(g->run);
+	step_deinit(&g->step);
 	inputs_deinit(&g->in, g->parts->arm, g->parts->base);
 	if (g->scratch_block) g->parts->arm->free(g->parts->base, g->scratch_block);
 	arena_deinit(&g->results);
@@ -93,6 +135,17 @@ static void destroy(engine *g)
 	mem_free(g);
 }
 
+static void make_locks(engine *g)
+{
+	pthread_condattr_t monotonic;
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_cond_init(&g->wake, &monotonic);
+	pthread_mutex_init(&g->stats_lock, NULL);
+	pthread_condattr_destroy(&monotonic);
+}
+
 nh_status engine_open(engine **out, engine_parts *parts, const engine_options *options, nh_error *e)
 {
 	*out = NULL;
@@ -103,18 +156,16 @@ nh_status engine_open(engine **out, engine_parts *parts, const engine_options *o
 		return ERR_NOMEM(e);
 	}
 	g->parts = parts;
-	g->event_limit = options->event_limit ? options->event_limit : 64;
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_cond_init(&g->wake, NULL);
-	pthread_mutex_init(&g->stats_lock, NULL);
-	nh_status s = engine_limits(parts, options, &g->context, &g->piece, e);
+	make_locks(g);
+	nh_status s = engine_limits_of(parts, options, &g->limits, e);
 	if (s == NH_OK) s = open_caches(g, e);
 	if (s == NH_OK) s = open_step_memory(g, options, e);
+	if (s == NH_OK) s = open_prefixes(g, options, e);
 	exec_clear(parts->x);
-	if (s == NH_OK && options->step_tokens && options->step_tokens < g->piece)
+	if (s == NH_OK && options->step_tokens && options->step_tokens < g->limits.piece)
 		log_line(parts->log, NH_LOG_NOTICE, "step_tokens: %lld is less than the model's chunk, raised to %d: steps end at scan edges",
-		    (long long)options->step_tokens, g->piece);
-	if (s == NH_OK) stats_publish(g);
+		    (long long)options->step_tokens, g->limits.piece);
+	if (s == NH_OK) stats_publish(g, NULL);
 	if (s == NH_OK && pthread_create(&g->thread, NULL, loop_run, g) != 0)
 		s = ERR(e, NH_ERR_NOMEM, "the engine's thread could not be started");
 	if (s != NH_OK) {
@@ -130,8 +181,6 @@ void engine_close(engine *g)
 	if (!g) return;
 	pthread_mutex_lock(&g->lock);
 	g->closing = true;
-	for (engine_request *r = g->first; r; r = r->next) engine_request_cancel(r);
-	if (g->active) engine_request_cancel(g->active);
 	pthread_cond_signal(&g->wake);
 	pthread_mutex_unlock(&g->lock);
 	pthread_join(g->thread, NULL);

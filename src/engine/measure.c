@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * measure.c: how much scratch the largest steps need, by running them on the dry arm over addresses that nobody may touch. Ops see shapes
- * only, so this is exact: the same code takes the same memory when it computes.
+ * only, so the same code takes no more memory when it computes.
  */
 #include <string.h>
 
@@ -15,8 +15,12 @@ typedef struct rig {
 	inputs in;
 	mamba_state *mamba;
 	kv_pages *kv;
-	sample_batch *sampling;
-	engine_request *r; /* stands for any */
+	sample_batch *edited;
+	step step;
+	engine_request r; /* stands for any */
+	sequence q;
+	int32_t page;
+	engine_limits l;
 } rig;
 
 static tensor fake(rig *g, num_dtype dtype, int rank, const int64_t *shape)
@@ -26,84 +30,111 @@ static tensor fake(rig *g, num_dtype dtype, int rank, const int64_t *shape)
 	return t;
 }
 
-static nh_status build(rig *g, const engine_parts *p, int64_t context, int piece, nh_error *e)
+static nh_status build(rig *g, const engine_parts *p, nh_error *e)
 {
 	const model_shape *shape = &p->m->shape;
 	arena_init_measure(&g->fake);
 	g->x = dry_create(p->x->num, p->x->types.act);
 	g->mamba = mem_array((size_t)shape->mamba_layers, sizeof *g->mamba);
 	g->kv = mem_array((size_t)shape->attn_layers, sizeof *g->kv);
-	g->sampling = sample_batch_create(1, shape->vocab);
-	g->r = mem_alloc(sizeof *g->r);
-	if (g->r) {
-		g->r->tokens = mem_array((size_t)piece + 2, sizeof *g->r->tokens);
-		g->r->memory.page_count = pages_needed(context);
-		g->r->memory.page = mem_array((size_t)g->r->memory.page_count, sizeof *g->r->memory.page);
-		g->r->spec.prompt_want_ids = mem_array(((size_t)piece + 1) * ENGINE_WANT_MAX, sizeof(int32_t));
-		g->r->sampling = sample_default();
-		g->r->sampling.repetition = 2; /* an edit */
-	}
-	if (!g->x || !g->mamba || !g->kv || !g->sampling || !g->r || !g->r->tokens || !g->r->memory.page || !g->r->spec.prompt_want_ids)
-		return ERR_NOMEM(e);
+	if (!g->x || !g->mamba || !g->kv) return ERR_NOMEM(e);
 	g->x->types = p->x->types;
 	for (int i = 0; i < shape->mamba_layers; i++) {
 		const model_mamba_shape *l = &shape->mamba[i];
-		g->mamba[i].conv = fake(g, g->x->types.conv_state, 3, (const int64_t[]){1, l->taps - 1, l->channels});
-		g->mamba[i].ssm = fake(g, g->x->types.ssm_state, 4, (const int64_t[]){1, l->heads, l->head_dim, l->state});
+		g->mamba[i].conv = fake(g, g->x->types.conv_state, 3, (const int64_t[]){g->l.slots, l->taps - 1, l->channels});
+		g->mamba[i].ssm = fake(g, g->x->types.ssm_state, 4, (const int64_t[]){g->l.slots, l->heads, l->head_dim, l->state});
 	}
 	for (int i = 0; i < shape->attn_layers; i++) {
 		const model_kv_shape *l = &shape->kv[i];
-		const int64_t all[4] = {pages_needed(context), PAGES_TOKENS, l->kv_heads, l->head_dim};
+		const int64_t all[4] = {g->l.pages, PAGES_TOKENS, l->kv_heads, l->head_dim};
 		g->kv[i] = (kv_pages){.k = fake(g, p->kv, 4, all), .v = fake(g, p->kv, 4, all), .k_scale = 1, .v_scale = 1};
 	}
-	return inputs_init(&g->in, NULL, NULL, piece, context, shape->vocab, e);
+	return step_init(&g->step, &g->l, e);
 }
 
 static void drop(rig *g)
 {
-	inputs_deinit(&g->in, NULL, NULL);
-	if (g->r) {
-		mem_free(g->r->tokens);
-		mem_free(g->r->memory.page);
-		mem_free((void *)(uintptr_t)g->r->spec.prompt_want_ids);
-	}
-	mem_free(g->r);
-	sample_batch_destroy(g->sampling);
+	step_deinit(&g->step);
 	mem_free(g->kv);
 	mem_free(g->mamba);
 	dry_destroy(g->x);
 	arena_deinit(&g->fake);
 }
 
-/* A step with all that a request can ask for. */
-static nh_status run(rig *g, const engine_parts *p, bool decode, int rows, nh_error *e)
+/* Shapes of a step's tensors; their data is nowhere. */
+static tensor shaped(num_dtype dtype, int64_t rows, int64_t columns)
 {
-	int vocab = p->m->shape.vocab, best = vocab < ENGINE_TOP_MAX ? vocab : ENGINE_TOP_MAX;
-	step s = {.T = rows, .R = rows, .decode = decode, .draws = true, .force = -1, .token = -1};
-	s.prompt = (step_logprobs){.n = decode ? 0 : rows, .M = ENGINE_WANT_MAX + 1, .K = best};
-	s.taken = (step_logprobs){.n = 1, .M = ENGINE_WANT_MAX + 1, .K = best};
-	TRY(inputs_fill(&g->in, &s, g->r, g->sampling, e));
+	return columns ? tensor_2d((void *)(uintptr_t)ARENA_ALIGN, dtype, rows, columns)
+	               : tensor_1d((void *)(uintptr_t)ARENA_ALIGN, dtype, rows);
+}
+
+/* A step of which every sequence asks for all that a request can ask for; `decode` of them in decode form, the others share the piece. */
+static nh_status run(rig *g, const engine_parts *p, int decode, int segments, int piece, nh_error *e)
+{
+	step *s = &g->step;
+	int vocab = p->m->shape.vocab, best = vocab < ENGINE_TOP_MAX ? vocab : ENGINE_TOP_MAX, each = 1 + g->l.drafts;
+	*s = (step){.item = s->item, .view = s->view, .plan = s->plan};
+	for (int k = 0; k < decode + segments && s->items < g->l.sequences; k++) {
+		bool d = k < decode;
+		int rows = d ? each : k == decode ? piece - segments + 1 : 1;
+		step_item *i = &s->item[s->items++];
+		*i = (step_item){.decode = d,
+		    .rows = rows,
+		    .row0 = s->T,
+		    .R = rows,
+		    .r0 = s->R,
+		    .draws = d ? rows : 1,
+		    .d0 = s->N,
+		    .E = d ? 0 : rows,
+		    .e0 = s->E,
+		    .force = -1};
+		i->prompt = (step_logprobs){.n = d ? 0 : rows, .M = ENGINE_WANT_MAX, .K = best};
+		i->taken = (step_logprobs){.n = i->draws, .M = ENGINE_WANT_MAX, .K = best};
+		i->prompt.chosen = i->taken.chosen = shaped(NUM_I32, rows, 1);
+		i->prompt.ids = i->taken.ids = shaped(NUM_I32, rows, ENGINE_WANT_MAX);
+		s->T += rows;
+		s->D += d ? rows : 0;
+		s->S += !d;
+		s->R += rows;
+		s->E += i->E;
+		s->N += i->draws;
+	}
+	s->batch = (step_batch){.T = s->T, .D = s->D, .S = s->S, .R = s->R, .page_tokens = PAGES_TOKENS};
+	step_batch *b = &s->batch;
+	b->ids = b->pos = b->row_seq = shaped(NUM_I32, s->T, 0);
+	b->kv_slot = shaped(NUM_I64, s->T, 0);
+	b->out_rows = shaped(NUM_I32, s->R, 0);
+	b->slot_in = b->slot_out = shaped(NUM_I32, s->D, 0);
+	b->seg_row = shaped(NUM_I32, s->S + 1, 0);
+	b->seg_pos = b->seg_origin = b->seg_in = b->seg_out = shaped(NUM_I32, s->S, 0);
+	b->page_table = shaped(NUM_I32, s->items, pages_needed(g->l.context));
+	s->hidden = (model_hidden){.count = s->E, .rows = shaped(NUM_I32, s->E, 0)};
+	s->hidden_start = shaped(NUM_I32, s->E + 1, 0);
+	s->draw_rows = shaped(NUM_I32, s->N, 0);
+	tensor counts = shaped(NUM_I32, s->N, vocab), edited;
+	s->edit = (op_logit_edit){.counts = &counts};
 	const model_state state = {.mamba = g->mamba, .kv = g->kv};
 	arena_reset(g->x->scratch);
-	p->m->family->forward(p->m, g->x, &s.batch, &state, &(model_tap){0}, &s.logits);
+	p->m->family->forward(p->m, g->x, b, &state, &(model_tap){.hidden = &s->hidden}, &s->logits);
 	TRY(exec_status(g->x, e));
-	exec_scratch(g->x, NUM_I32, 1, 1);
-	tensor edited = pick_reserve_edited(g->x, &s, vocab);
-	pick_ops(g->x, &s, &edited);
+	pick_gather(g->x, s, vocab, &edited);
+	pick_ops(g->x, s, &edited);
 	return exec_status(g->x, e);
 }
 
 nh_status engine_measure(const engine_parts *p, const engine_options *options, size_t *scratch_bytes, nh_error *e)
 {
 	rig g = {0};
-	int64_t context;
-	int piece;
 	*scratch_bytes = 0;
-	TRY(engine_limits(p, options, &context, &piece, e));
-	if (piece > context) piece = (int)context;
-	nh_status s = build(&g, p, context, piece, e);
-	if (s == NH_OK) s = run(&g, p, false, piece, e);
-	if (s == NH_OK) s = run(&g, p, true, 1, e);
+	TRY(engine_limits_of(p, options, &g.l, e));
+	int piece = g.l.piece, n = g.l.sequences;
+	if ((int64_t)piece > g.l.context * n) piece = (int)(g.l.context * n);
+	int segments = n < piece ? n : piece;
+	nh_status s = build(&g, p, e);
+	if (s == NH_OK) s = run(&g, p, n, 0, piece, e);
+	if (s == NH_OK) s = run(&g, p, 0, 1, piece, e);
+	if (s == NH_OK) s = run(&g, p, 0, segments, piece, e);
+	if (s == NH_OK && n > 1) s = run(&g, p, n - 1, 1, piece, e);
 	if (s == NH_OK) *scratch_bytes = dry_scratch_peak(g.x);
 	drop(&g);
 	return s;

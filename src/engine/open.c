@@ -148,6 +148,8 @@ static nh_status describe(engine_model *m, nh_error *e)
 	return NH_OK;
 }
 
+static nh_status identity_of(const void *self, char hex[65], nh_error *e) { return engine_model_identity(self, hex, e); }
+
 nh_status engine_model_open(engine_model **out, const char *path, const open_options *o, nh_error *e)
 {
 	*out = NULL;
@@ -164,6 +166,9 @@ nh_status engine_model_open(engine_model **out, const char *path, const open_opt
 		m->parts.end = m->gen.end;
 		m->parts.end_count = (size_t)m->gen.end_count;
 		m->parts.log = &m->log;
+		m->parts.identity = identity_of;
+		m->parts.identity_self = m;
+		m->parts.name = m->name;
 		s = describe(m, e);
 	}
 	if (s != NH_OK) {

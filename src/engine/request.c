@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * request.c: the queue of events and the life of a request. Knows neither model nor steps. Checking and copying what was submitted is
- * request_spec.c's.
- * Cancel only stores a flag, because signal handlers call it; so the engine, when it waits for a slow reader, looks at the flag in
- * short intervals instead of being woken.
+ * request_spec.c's. Cancel only stores a flag, because signal handlers call it: the engine looks at it before each step.
  */
 #include "engine/request.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/base_clock.h"
 #include "base/base_mem.h"
-
-#define LOOK_US 5000
 
 /* Absolute monotonic time for pthread_cond_timedwait. */
 static struct timespec after_us(int64_t us)
@@ -28,20 +25,20 @@ static struct timespec after_us(int64_t us)
 	return t;
 }
 
-request_place *request_claim(engine_request *r, bool last, void (*idle)(void *user), void *user)
+bool request_full(engine_request *r)
 {
 	pthread_mutex_lock(&r->lock);
-	while (!last && r->waiting >= r->places - 1 && !atomic_load(&r->cancelled)) {
-		struct timespec until = after_us(LOOK_US);
-		if (pthread_cond_timedwait(&r->space, &r->lock, &until) != ETIMEDOUT || !idle) continue;
-		pthread_mutex_unlock(&r->lock);
-		idle(user);
-		pthread_mutex_lock(&r->lock);
-	}
-	bool full = r->waiting >= r->places - (last ? 0 : 1);
-	int at = (r->head + r->waiting) % r->places;
+	bool full = r->waiting >= r->event_limit;
 	pthread_mutex_unlock(&r->lock);
-	if (full) return NULL;
+	return full;
+}
+
+request_place *request_claim(engine_request *r)
+{
+	pthread_mutex_lock(&r->lock);
+	assert(r->waiting + r->composed < r->places);
+	int at = (r->head + r->waiting + r->composed++) % r->places;
+	pthread_mutex_unlock(&r->lock);
 	request_place *p = &r->place[at];
 	memset(&p->event, 0, sizeof p->event);
 	p->event.best_id = p->event.token = p->event.stop_index = -1;
@@ -53,8 +50,10 @@ request_place *request_claim(engine_request *r, bool last, void (*idle)(void *us
 
 void request_publish(engine_request *r, bool last)
 {
+	if (r->composed == 0) return;
 	pthread_mutex_lock(&r->lock);
-	r->waiting++;
+	r->waiting += r->composed;
+	r->composed = 0;
 	r->ended = last;
 	pthread_cond_signal(&r->ready);
 	pthread_mutex_unlock(&r->lock);
@@ -69,7 +68,6 @@ nh_status engine_request_next(engine_request *r, engine_event *out, int64_t time
 		r->taken = false;
 		r->head = (r->head + 1) % r->places;
 		r->waiting--;
-		pthread_cond_signal(&r->space);
 	}
 	while (s == NH_OK && r->waiting == 0) {
 		if (r->ended) s = NH_ERR_STATE;
@@ -98,12 +96,16 @@ void request_drop(engine_request *r)
 {
 	if (atomic_fetch_sub(&r->holders, 1) > 1) return;
 	for (int i = 0; i < r->places; i++) buf_deinit(&r->place[i].text);
-	pthread_cond_destroy(&r->space);
+	for (int i = 0; r->seq && i < r->choices; i++) {
+		seqmem_deinit(&r->seq[i].memory);
+		swap_free(r->seq[i].swap);
+		mem_free(r->seq[i].tokens);
+	}
+	engine_session_close(r->session);
+	engine_session_close(r->kept);
 	pthread_cond_destroy(&r->ready);
 	pthread_mutex_destroy(&r->lock);
-	seqmem_deinit(&r->memory);
 	mem_free(r->trace_row);
-	mem_free(r->tokens);
 	arena_deinit(&r->mem);
 	mem_free(r);
 }

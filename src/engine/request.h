@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * request.h: one request: its copied options, its queue of events, and where it stands. Made by the submitting thread; from then on the
- * engine's thread owns everything but the queue, which both sides share under its lock, and the cancel flag, which anyone may set.
- * Two parties hold it (the reader and the engine); the last one to let go frees it.
- * The invariant that breaks first: the last event always finds room, whoever reads or does not.
+ * request.h: one request: its copied options, its queue of events, and the sequences that it computes, one a choice. Made by the submitting
+ * thread; from then on the engine's thread owns everything but the queue, which both sides share under its lock, and the cancel flag, which
+ * anyone may set. Two parties hold it (the reader and the engine); the last one to let go frees it.
+ * The invariant that breaks first: a step finds room for every event that it tells, whoever reads or does not.
  */
 #ifndef ENGINE_REQUEST_H
 #define ENGINE_REQUEST_H
@@ -12,7 +12,7 @@
 
 #include "base/base_arena.h"
 #include "base/base_buf.h"
-#include "cache/seqmem.h"
+#include "cache/swap.h"
 #include "engine/engine.h"
 #include "sample/sample.h"
 
@@ -23,46 +23,93 @@ typedef struct request_place {
 	buf text; /* own; reasoning, terminator, content, terminator */
 } request_place;
 
+typedef enum sequence_state {
+	SEQUENCE_WAITS,   /* its request is in the inbox */
+	SEQUENCE_FORKS,   /* holds a slot until the prompt is computed by choice 0 */
+	SEQUENCE_RUNS,    /* in the pools */
+	SEQUENCE_SWAPPED, /* in host memory */
+	SEQUENCE_ENDED
+} sequence_state;
+
+/* One continuation of a request's prompt. The engine thread's. */
+typedef struct sequence {
+	engine_request *r; /* borrow */
+	int choice;
+	sequence_state state;
+	struct sequence *next; /* among the swapped */
+	seqmem memory;         /* own list; slot and pages while in the pools */
+	swapped *swap;         /* own; while swapped, unless the state is still the session's */
+	int32_t *tokens;       /* own [limit]; given, then taken, then drafts of the running step */
+	int64_t segment;       /* position at which the running segment began */
+	int64_t stop;          /* where a piece should end next: a snapshot's position, or the end of what was given */
+	int64_t generated;     /* tokens taken so far; the last of them is not in the memory until another is needed */
+	engine_hooks hooks;    /* own */
+	int took;              /* tokens of the running step that hold */
+	nh_finish ends;        /* why it ends with this step; NONE: it goes on */
+	int stop_index;
+	int64_t prefilled_us, first_us;
+	nh_request_stats stats;
+} sequence;
+
 struct engine_request {
 	/* Immutable after submit. */
-	engine_spec spec; /* pointers into mem and tokens; hooks own */
-	sample_params sampling;
-	arena mem;     /* own; arrays and places */
-	int64_t limit; /* most tokens of the sequence, prompt included */
-	int64_t submitted_us;
+	engine_spec spec;                  /* pointers into mem and tokens; hooks are the sequences' */
+	sample_params sampling;            /* of choice 0 */
+	bool edits;                        /* logits are always edited before a draw */
+	arena mem;                         /* own; arrays and places */
+	engine_session *session;           /* own; where it continues, until it is in the pools */
+	int64_t history;                   /* tokens of the session; of them, all but a pending one are computed */
+	int64_t history_generated;         /* of the history, tokens that the model chose */
+	int64_t given;                     /* history and prompt */
+	int64_t limit;                     /* most tokens of a sequence */
+	int64_t submitted_us, deadline_us; /* deadline: on the clock; 0: none */
+	int choices, event_limit;
 
 	/* Shared. */
 	atomic_bool cancelled;
 	atomic_int holders;
 	pthread_mutex_t lock;
-	pthread_cond_t ready, space;
-	request_place *place; /* in mem [places]; one more than may wait, for the last event */
+	pthread_cond_t ready;
+	request_place *place; /* in mem [places] */
 	int places, head, waiting;
 	bool taken; /* the reader looks at place[head] */
 	bool ended; /* the last event is in the ring */
 
 	/* The engine thread's. */
 	engine_request *next; /* in the inbox */
-	seqmem memory;        /* own list; slot and pages while running */
-	int64_t segment;      /* position at which the running segment began */
-	int64_t generated;    /* tokens taken so far; the last of them is not in the memory until another is needed */
-	uint64_t step;        /* of this request */
-	int32_t *tokens;      /* own [limit]; prompt and what was taken */
+	uint64_t serial;      /* of arrival */
+	sequence *seq;        /* in mem [choices] */
+	int live;             /* sequences that have not ended */
+	int composed;         /* events that are written and not told yet */
+	uint64_t step;        /* of this request, for traces */
 	double *trace_row;    /* own; grows */
 	size_t trace_room;
-	int64_t admitted_us, first_us, prefilled_us;
-	nh_request_stats stats;
+	double *hidden; /* in mem [D]; sum of an embedding */
+	float *embedding;
+	int64_t admitted_us;
+	engine_session *kept; /* own; under lock after the end */
 	nh_error error;
 };
 
-/* Checks and copies; the request has two holders. `vocab` bounds ids, `context` the sequence. Hooks stay the caller's on failure. */
-nh_status request_create(engine_request **out, const engine_spec *spec, int64_t vocab, int64_t context, int event_limit, nh_error *e);
+/* What a request is checked against and sized by. */
+typedef struct request_bounds {
+	int64_t vocab, hidden, context, pool_pages;
+	int event_limit, sequences, piece, drafts;
+	const int32_t *end;
+	size_t end_count;
+} request_bounds;
+
+/* Checks and copies; the request has two holders. Hooks stay the caller's on failure. */
+nh_status request_create(engine_request **out, const engine_spec *spec, const request_bounds *b, nh_error *e);
+nh_status request_init_memory(engine_request *r, states *s, pages *p, nh_error *e);
 void request_drop(engine_request *r); /* one holder lets go */
 bool request_wants_logprobs(const engine_spec *s);
 
-/* Waits for an empty place, fill it and publish. NULL when the request was cancelled meanwhile; `last` never waits. A place comes with a
- * zeroed event. idle is called now and then while waiting. */
-request_place *request_claim(engine_request *r, bool last, void (*idle)(void *user), void *user);
+/* The reader is behind: nothing is computed for the request until he catches up. */
+bool request_full(engine_request *r);
+/* The next place that is neither told nor composed, with a zeroed event; counts as composed. There is always one: steps are not planned without. */
+request_place *request_claim(engine_request *r);
+/* Tells what was composed. */
 void request_publish(engine_request *r, bool last);
 
 #endif

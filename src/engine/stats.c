@@ -6,12 +6,8 @@
 #include "exec/wrap.h"
 #include "op/op.h"
 
-void stats_publish(engine *g)
+static void exec_numbers(engine_stats *s, const exec_counters *c, const profile_row *time)
 {
-	const exec_counters *c = &g->parts->base->counters;
-	const profile_row *time = g->parts->profile ? wrap_profile_rows(g->parts->profile) : NULL;
-	pthread_mutex_lock(&g->stats_lock);
-	engine_stats *s = &g->stats;
 	s->reference_calls = 0;
 	for (int i = 0; i < OP_COUNT; i++) {
 		const op_counter *n = &c->op[i];
@@ -33,12 +29,66 @@ void stats_publish(engine *g)
 	s->expert_rows = c->expert_rows;
 	s->experts_read = c->experts_read;
 	s->bytes_uploaded = c->bytes_uploaded;
+}
+
+static void pool_numbers(const engine *g, engine_stats *s)
+{
+	s->running = (uint64_t)g->running;
+	s->swapped = (uint64_t)g->swapped_count;
+	s->slots_total = (uint64_t)g->states.pool.count;
+	s->slots_used = s->slots_total - (uint64_t)g->states.pool.free_count;
+	s->pages_total = (uint64_t)g->pages.pool.count;
+	s->pages_used = s->pages_total - (uint64_t)g->pages.pool.free_count;
+	s->page_tokens = PAGES_TOKENS;
+	if (g->prefixes) {
+		prefix_stats p;
+		prefix_get_stats(g->prefixes, &p);
+		s->snapshots = (uint64_t)p.snapshots;
+		s->snapshot_bytes = p.bytes;
+		s->prefix_hits = p.hits;
+		s->prefix_misses = p.misses;
+		s->evictions = p.evictions;
+	}
+	if (g->spill) {
+		spill_stats p;
+		spill_get_stats(g->spill, &p);
+		s->spills = p.stored;
+		s->spill_loads = p.loaded;
+		s->spill_bytes = p.bytes;
+	}
+}
+
+static void add_time(engine_stats *s, int stage, int64_t us)
+{
+	int bucket = 0;
+	while (bucket + 1 < ENGINE_BUCKETS && us >= (int64_t)1 << bucket) bucket++;
+	s->step_us[stage][bucket]++;
+}
+
+void stats_time(engine *g, int stage, int64_t us)
+{
+	pthread_mutex_lock(&g->stats_lock);
+	add_time(&g->stats, stage, us);
+	pthread_mutex_unlock(&g->stats_lock);
+}
+
+void stats_publish(engine *g, const int64_t *stage_us)
+{
+	const profile_row *time = g->parts->profile ? wrap_profile_rows(g->parts->profile) : NULL;
+	pthread_mutex_lock(&g->stats_lock);
+	exec_numbers(&g->stats, &g->parts->base->counters, time);
+	pool_numbers(g, &g->stats);
+	for (int i = 0; stage_us && i + 1 < ENGINE_STAGES; i++) add_time(&g->stats, i, stage_us[i]);
 	pthread_mutex_unlock(&g->stats_lock);
 }
 
 void engine_get_stats(engine *g, engine_stats *out)
 {
+	pthread_mutex_lock(&g->lock);
+	uint64_t waiting = (uint64_t)g->waiting;
+	pthread_mutex_unlock(&g->lock);
 	pthread_mutex_lock(&g->stats_lock);
 	*out = g->stats;
 	pthread_mutex_unlock(&g->stats_lock);
+	out->waiting = waiting;
 }

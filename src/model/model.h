@@ -47,9 +47,19 @@ typedef struct model_state {
 
 /* Called with tensors in the arm's memory while a step is computed: names as nh_request.h lists them. */
 typedef void (*model_tap_fn)(void *user, const char *name, const tensor *t);
+
+/* Rows whose final hidden state (after the last norm) is wanted besides the logits: what embeddings are made of. */
+typedef struct model_hidden {
+	int count;
+	tensor rows; /* [count] i32, ascending */
+	tensor out;  /* filled: [count, hidden] act, in scratch */
+} model_hidden;
+
+/* What is wanted of a step besides its logits. */
 typedef struct model_tap {
 	model_tap_fn fn; /* NULL: none */
 	void *user;
+	model_hidden *hidden; /* NULL: none */
 } model_tap;
 
 typedef struct model model;

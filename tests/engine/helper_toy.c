@@ -33,50 +33,74 @@ static void set(const tensor *t, int64_t i, double v) { num_store(t->dtype, tens
 		if (!(c)) complain(t, __VA_ARGS__); \
 	} while (0)
 
+/* What the engine promises of a step, whoever is in it. Lines of the page table belong to sequences: rows of one are adjacent and ascend. */
 static void check_batch(toy *t, const step_batch *b)
 {
-	int64_t pos = i32(&b->pos, 0);
-	PROMISE(b->T > 0 && (b->D == 0) != (b->S == 0), "T %d D %d S %d", b->T, b->D, b->S);
+	PROMISE(b->T > 0 && b->D >= 0 && b->D <= b->T, "T %d D %d S %d", b->T, b->D, b->S);
 	PROMISE(b->seg_row.shape[0] == b->S + 1 && i32(&b->seg_row, 0) == b->D && i32(&b->seg_row, b->S) == b->T, "seg_row");
-	PROMISE(b->D <= 1, "%d decode rows", b->D);
+	const int64_t width = b->page_table.shape[1];
 	for (int r = 0; r < b->T; r++) {
-		PROMISE(i32(&b->pos, r) == pos + r, "row %d: position %d", r, i32(&b->pos, r));
-		int32_t page = i32(&b->page_table, (pos + r) / b->page_tokens * 0); /* rank 2: one line */
-		(void)page;
-		const int32_t *line = b->page_table.data;
-		int64_t want = (int64_t)line[(pos + r) / b->page_tokens] * b->page_tokens + (pos + r) % b->page_tokens;
-		PROMISE(i64(&b->kv_slot, r) == want, "row %d: kv_slot %lld", r, (long long)i64(&b->kv_slot, r));
-		PROMISE(i32(&b->row_seq, r) == 0, "row_seq");
+		int64_t pos = i32(&b->pos, r), line = i32(&b->row_seq, r);
+		bool follows = r > 0 && i32(&b->row_seq, r - 1) == line;
+		PROMISE(!follows || pos == i32(&b->pos, r - 1) + 1, "row %d: position %lld", r, (long long)pos);
+		PROMISE(r == 0 || follows || line == i32(&b->row_seq, r - 1) + 1, "row %d: line %lld", r, (long long)line);
+		int32_t page = ((const int32_t *)b->page_table.data)[line * width + pos / b->page_tokens];
+		PROMISE(i64(&b->kv_slot, r) == (int64_t)page * b->page_tokens + pos % b->page_tokens, "row %d: kv_slot %lld", r,
+		    (long long)i64(&b->kv_slot, r));
+		if (r >= b->D) continue;
+		PROMISE(i32(&b->slot_in, r) >= 0 && i32(&b->slot_out, r) >= 0, "decode slots");
+		if (follows) PROMISE(i32(&b->slot_in, r) == i32(&b->slot_out, r - 1), "row %d: a draft reads the state before it", r);
+		else PROMISE(i32(&b->slot_in, r) == i32(&b->slot_out, r), "row %d: a pending token replaces its state", r);
+		for (int o = 0; o < r; o++) PROMISE(i32(&b->slot_out, o) != i32(&b->slot_out, r), "rows %d and %d write one slot", o, r);
+		if (follows) atomic_fetch_add(&t->draft_rows, 1);
 	}
-	if (b->S) {
-		int64_t origin = i32(&b->seg_origin, 0);
-		PROMISE(i32(&b->seg_pos, 0) == pos, "seg_pos %d", i32(&b->seg_pos, 0));
+	for (int i = 0; i < b->S; i++) {
+		int64_t pos = i32(&b->seg_pos, i), origin = i32(&b->seg_origin, i);
+		PROMISE(pos == i32(&b->pos, i32(&b->seg_row, i)), "seg_pos %lld", (long long)pos);
 		PROMISE(pos % TOY_CHUNK == 0 || pos == origin, "a piece starts at %lld, its segment at %lld", (long long)pos, (long long)origin);
-		PROMISE((i32(&b->seg_in, 0) == -1) == (pos == 0), "seg_in %d at %lld", i32(&b->seg_in, 0), (long long)pos);
-		PROMISE(i32(&b->seg_out, 0) >= 0, "seg_out");
-	} else {
-		PROMISE(i32(&b->slot_in, 0) >= 0 && i32(&b->slot_out, 0) == i32(&b->slot_in, 0), "decode slots");
+		PROMISE((i32(&b->seg_in, i) == -1) == (pos == 0), "seg_in %d at %lld", i32(&b->seg_in, i), (long long)pos);
+		PROMISE(i32(&b->seg_out, i) >= 0, "seg_out");
+		for (int o = 0; o < b->D; o++) PROMISE(i32(&b->slot_out, o) != i32(&b->seg_out, i), "a slot with two writers");
 	}
+	if (b->D && b->S) atomic_fetch_add(&t->mixed, 1);
+	if ((int)b->page_table.shape[0] > atomic_load(&t->most)) atomic_store(&t->most, (int)b->page_table.shape[0]);
 	int at = atomic_load(&t->count);
 	if (at < TOY_STEPS)
 		t->steps[at] = (toy_step){.T = b->T,
 		    .D = b->D,
 		    .S = b->S,
 		    .R = b->R,
-		    .pages = (int)b->page_table.shape[1],
-		    .pos = pos,
+		    .pages = (int)width,
+		    .pos = i32(&b->pos, 0),
 		    .origin = b->S ? i32(&b->seg_origin, 0) : -1};
 	atomic_fetch_add(&t->count, 1);
 }
 
-static void fill_logits(const toy *t, const tensor *row, double h, double keys, int64_t pos)
+static void fill_logits(const toy *t, const tensor *row, double h, double keys, int64_t pos, int32_t id)
 {
 	for (int v = 0; v < TOY_VOCAB; v++) {
 		double l = fmod(h * 31 + v * 7919.0 + keys * 17, 1009) / 100;
 		if (t->script && pos + 1 < t->script_len && t->script[pos + 1] == v) l += 50;
-		if (pos == t->nan_at) l = NAN;
+		if (pos == t->nan_at || (t->nan_id && id == t->nan_id)) l = NAN;
+		if (t->cycle && v == 3 + (id + 1) % t->cycle && (int64_t)fmod(h, 7) != 0) l += 50;
 		num_store(row->dtype, row->data, (size_t)v, l);
 	}
+}
+
+/* The state of one number lies at the end of a slot's two tensors. */
+static double run_row(toy *t, const step_batch *b, const model_state *s, int r, double h)
+{
+	const tensor *k = &s->kv[0].k;
+	const int32_t *line = (const int32_t *)b->page_table.data + i32(&b->row_seq, r) * b->page_table.shape[1];
+	tensor stored = tensor_nd(k->data, k->dtype, 2, (const int64_t[]){k->shape[0] * PAGES_TOKENS, k->shape[2] * k->shape[3]});
+	int64_t pos = i32(&b->pos, r);
+	set(&stored, i64(&b->kv_slot, r), i32(&b->ids, r));
+	double keys = 0;
+	for (int64_t p = 0; p <= pos; p++)
+		keys += get(&stored, (int64_t)line[p / PAGES_TOKENS] * PAGES_TOKENS + p % PAGES_TOKENS) * (double)(p % 5 + 1);
+	t->state[r] = fmod(h * 31 + i32(&b->ids, r) + (r < b->D ? 500 : 1), 100003);
+	t->keys[r] = keys;
+	return t->state[r];
 }
 
 static void forward(const model *m, exec *x, const step_batch *b, const model_state *s, const model_tap *tap, tensor *logits)
@@ -88,35 +112,37 @@ static void forward(const model *m, exec *x, const step_batch *b, const model_st
 	arena_rewind(x->scratch, mark);
 	tensor hidden = exec_scratch(x, x->types.act, b->T, 1);
 	*logits = exec_scratch(x, x->types.act, b->R, TOY_VOCAB);
+	model_hidden *want = tap->hidden;
+	if (want && want->count) want->out = exec_scratch(x, x->types.act, want->count, m->shape.hidden);
 	if (!x->backend || x->status != NH_OK) return; /* dry */
 	check_batch(t, b);
 	if (atomic_load(&t->sleep_us)) usleep((useconds_t)atomic_load(&t->sleep_us));
 	while (atomic_load(&t->hold)) usleep(1000);
-	const tensor *ssm = &s->mamba[0].ssm, *k = &s->kv[0].k;
-	int32_t in = b->D ? i32(&b->slot_in, 0) : i32(&b->seg_in, 0), out = b->D ? i32(&b->slot_out, 0) : i32(&b->seg_out, 0), want = 0;
-	double h = in < 0 ? 1 : get(ssm, in);
-	const int32_t *line = b->page_table.data;
+	const tensor *ssm = &s->mamba[0].ssm;
+	double h = 0;
+	int out = 0, seg = -1;
 	for (int r = 0; r < b->T; r++) {
 		int64_t pos = i32(&b->pos, r);
-		h = fmod(h * 31 + i32(&b->ids, r) + (b->D ? 500 : 1), 100003);
-		tensor stored = tensor_nd(k->data, k->dtype, 2, (const int64_t[]){k->shape[0] * PAGES_TOKENS, k->shape[2] * k->shape[3]});
-		set(&stored, i64(&b->kv_slot, r), i32(&b->ids, r));
-		double keys = 0;
-		for (int64_t p = 0; p <= pos; p++)
-			keys += get(&stored, (int64_t)line[p / PAGES_TOKENS] * PAGES_TOKENS + p % PAGES_TOKENS) * (p % 5 + 1);
+		if (r < b->D) h = get(ssm, i32(&b->slot_in, r));
+		else if (seg + 1 < b->S && i32(&b->seg_row, seg + 1) == r) h = i32(&b->seg_in, ++seg) < 0 ? 1 : get(ssm, i32(&b->seg_in, seg));
+		h = run_row(t, b, s, r, h);
+		set(ssm, r < b->D ? i32(&b->slot_out, r) : i32(&b->seg_out, seg), h);
 		set(&hidden, r, h);
 		if (pos == t->fail_at) {
 			exec_fail(x, OP_linear, NH_ERR_BACKEND, "broken on purpose");
 			return;
 		}
-		if (want < b->R && i32(&b->out_rows, want) == r) {
-			tensor row = tensor_rows(logits, want++, 1);
-			fill_logits(t, &row, h, keys, pos);
-		}
+		if (out >= b->R || i32(&b->out_rows, out) != r) continue;
+		tensor row = tensor_rows(logits, out++, 1);
+		fill_logits(t, &row, h, t->keys[r], pos, i32(&b->ids, r));
 	}
-	PROMISE(want == b->R, "out_rows");
-	set(ssm, out, h);
-	if (tap && tap->fn) {
+	PROMISE(out == b->R, "out_rows");
+	for (int k = 0; want && k < want->count; k++)
+		for (int64_t j = 0; j < m->shape.hidden; j++) {
+			tensor row = tensor_rows(&want->out, k, 1);
+			num_store(row.dtype, row.data, (size_t)j, t->state[i32(&want->rows, k)] + (double)j);
+		}
+	if (tap->fn) {
 		tap->fn(tap->user, "embedding", &hidden);
 		if (b->R) tap->fn(tap->user, "logits", logits);
 	}

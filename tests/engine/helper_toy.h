@@ -13,6 +13,7 @@
 #define TOY_VOCAB 50
 #define TOY_CHUNK 8
 #define TOY_STEPS 4096
+#define TOY_ROWS 4096 /* most of a step */
 
 typedef struct toy_step {
 	int T, D, S, R, pages;
@@ -29,11 +30,17 @@ typedef struct toy {
 	int64_t fail_at;       /* an op fails at this position; -1 */
 	const int32_t *script; /* token p is followed by script[p + 1] with a margin of 50; NULL: pseudo-random */
 	int64_t script_len;
+	int32_t nan_id;      /* the logits after this id are not numbers; 0: none */
+	int cycle;           /* most ids are followed by the next of so many, so that drafts hold, but not always; 0: off */
 	atomic_int sleep_us; /* per step */
 	atomic_bool hold;    /* a step does not end while this is set */
 	/* What it saw. Written on the engine's thread. */
 	toy_step steps[TOY_STEPS];
 	atomic_int count;
+	atomic_int mixed;      /* steps with rows of both forms */
+	atomic_int most;       /* sequences in one step */
+	atomic_int draft_rows; /* decode rows that follow another of their sequence */
+	double state[TOY_ROWS], keys[TOY_ROWS];
 	atomic_int complaints; /* promises broken */
 	char complaint[256];   /* the first */
 } toy;

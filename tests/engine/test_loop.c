@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_loop.c: the inbox: requests run in order, one at a time, from many threads; those that wait can be cancelled; the queue is bounded.
+ * test_loop.c: the inbox: requests enter by rank, from many threads; those that wait can be cancelled; the queue is bounded.
  */
 #include "helper_toy.h"
 
@@ -14,10 +14,10 @@ static toy t;
 static engine *g;
 static int32_t *p;
 
-static void start(void)
+static void start(int sequences)
 {
 	toy_open(&t, "exact", true);
-	assert_int_equal(engine_open(&g, &t.parts, &(engine_options){.step_tokens = 8}, NULL), NH_OK);
+	assert_int_equal(engine_open(&g, &t.parts, &(engine_options){.step_tokens = 8, .max_sequences = sequences}, NULL), NH_OK);
 	p = toy_prompt(20, 3);
 }
 
@@ -43,7 +43,7 @@ static engine_request *submit(int64_t max_tokens, nh_status expected)
 static void in_order_one_at_a_time(void **state)
 {
 	(void)state;
-	start();
+	start(1);
 	engine_request *r[20];
 	for (int i = 0; i < 20; i++) r[i] = submit(2 + i % 3, NH_OK);
 	toy_run run[20];
@@ -70,7 +70,7 @@ static void in_order_one_at_a_time(void **state)
 static void those_that_wait_can_be_cancelled(void **state)
 {
 	(void)state;
-	start();
+	start(1);
 	atomic_store(&t.sleep_us, 2000);
 	engine_request *r[5];
 	for (int i = 0; i < 5; i++) r[i] = submit(30, NH_OK);
@@ -94,7 +94,7 @@ static void those_that_wait_can_be_cancelled(void **state)
 static void the_queue_is_bounded(void **state)
 {
 	(void)state;
-	start();
+	start(1);
 	atomic_store(&t.hold, true);
 	engine_request **r = mem_array(ENGINE_QUEUE_MAX + 1, sizeof(engine_request *));
 	r[0] = submit(1, NH_OK);
@@ -139,7 +139,7 @@ static void *client(void *user)
 static void many_threads(void **state)
 {
 	(void)state;
-	start();
+	start(0);
 	pthread_t thread[6];
 	for (int i = 0; i < 6; i++) pthread_create(&thread[i], NULL, client, NULL);
 	for (int i = 0; i < 6; i++) {

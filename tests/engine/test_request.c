@@ -51,21 +51,27 @@ static void wait_for_steps(int count)
 	assert_true(atomic_load(&t.count) >= count);
 }
 
-static void a_slow_reader_stops_the_engine(void **state)
+static void a_slow_reader_pauses_his_request_alone(void **state)
 {
 	(void)state;
 	engine_request *r = submit(50);
-	/* Four events fit: 3 prompt steps, 4 decode steps; the token of the fifth waits for room. */
-	wait_for_steps(7);
+	/* Four events fit: 3 prompt steps with one token, 3 decode steps. */
+	wait_for_steps(6);
 	usleep(60000);
-	assert_int_equal(atomic_load(&t.count), 7);
+	assert_int_equal(atomic_load(&t.count), 6);
+	toy_run other;
+	toy_collect(&other, submit(5)); /* somebody else's goes on */
+	assert_int_equal(other.tokens, 5);
+	toy_run_free(&other);
+	int after = atomic_load(&t.count);
+	assert_int_equal(after, 6 + 3 + 4);
 	engine_event e;
 	assert_int_equal(engine_request_next(r, &e, -1), NH_OK);
 	assert_int_equal(e.position, 20);
 	usleep(60000);
-	assert_int_equal(atomic_load(&t.count), 7); /* the event is still being looked at */
+	assert_int_equal(atomic_load(&t.count), after); /* the event is still being looked at */
 	assert_int_equal(engine_request_next(r, &e, -1), NH_OK);
-	wait_for_steps(8);
+	wait_for_steps(after + 1);
 	toy_run run;
 	toy_collect(&run, r);
 	assert_int_equal(run.tokens, 48); /* none was lost */
@@ -74,11 +80,11 @@ static void a_slow_reader_stops_the_engine(void **state)
 	toy_run_free(&run);
 }
 
-static void cancel_gets_through_to_a_blocked_engine(void **state)
+static void cancel_gets_through_to_a_paused_request(void **state)
 {
 	(void)state;
 	engine_request *r = submit(-1);
-	wait_for_steps(7);
+	wait_for_steps(6);
 	usleep(20000);
 	int64_t began = clock_us();
 	engine_request_cancel(r);
@@ -187,8 +193,8 @@ static void close_ends_all_readers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	    cmocka_unit_test_setup_teardown(a_slow_reader_stops_the_engine, setup, teardown),
-	    cmocka_unit_test_setup_teardown(cancel_gets_through_to_a_blocked_engine, setup, teardown),
+	    cmocka_unit_test_setup_teardown(a_slow_reader_pauses_his_request_alone, setup, teardown),
+	    cmocka_unit_test_setup_teardown(cancel_gets_through_to_a_paused_request, setup, teardown),
 	    cmocka_unit_test_setup_teardown(cancel_between_pieces, setup, teardown),
 	    cmocka_unit_test_setup_teardown(release_while_running, setup, teardown),
 	    cmocka_unit_test_setup_teardown(timeouts, setup, teardown),

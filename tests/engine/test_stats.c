@@ -61,7 +61,7 @@ static void they_add_up(void **state)
 	assert_true(s.ops[OP_sample_rows].ns > 0);
 	assert_int_equal(s.ops[OP_logprobs].calls, 0);
 	assert_int_equal(s.reference_calls, 0);
-	assert_int_equal(s.state_bytes, 8 + 3 * 8);
+	assert_int_equal(s.state_bytes, s.slots_total * (8 + 3 * 8));
 	assert_true(s.kv_bytes > 0 && s.scratch_bytes > 0);
 	assert_int_equal(s.cancelled + s.failed + s.nan_failures, 0);
 	mem_free(p);

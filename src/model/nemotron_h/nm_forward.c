@@ -26,18 +26,27 @@ static void mixer(const nm_step *s, const nm_block *l, const tensor *y, const te
 	}
 }
 
-/* The last residual add and norm, and the head, on the wanted rows alone: both work row by row, so fewer rows change nothing. */
-static void head(const nm_step *s, const nm_model *m, const tensor *residual, const tensor *h, tensor *logits)
+/* The last residual add and norm of `count` rows: row by row, so fewer rows change nothing. The stream after the add goes to *res. */
+static tensor last_norm(
+    const nm_step *s, const nm_model *m, const tensor *residual, const tensor *h, const tensor *rows, int count, tensor *res)
 {
 	exec *x = s->x;
 	num_dtype act = x->types.act;
-	tensor res = exec_scratch(x, act, s->b->R, residual->shape[1]), out = exec_scratch(x, act, s->b->R, residual->shape[1]);
-	tensor y = exec_scratch(x, act, s->b->R, residual->shape[1]);
-	*logits = exec_scratch(x, act, s->b->R, m->head.n);
+	tensor out = exec_scratch(x, act, count, residual->shape[1]), y = exec_scratch(x, act, count, residual->shape[1]);
+	*res = exec_scratch(x, act, count, residual->shape[1]);
+	OP(x, gather_rows, .y = res, .x = residual, .rows = rows);
+	OP(x, gather_rows, .y = &out, .x = h, .rows = rows);
+	OP(x, add_rms_norm, .y = &y, .residual = res, .x = &out, .w = &m->norm_f, .eps = m->eps);
+	return y;
+}
+
+/* The head, on the wanted rows alone. */
+static void head(const nm_step *s, const nm_model *m, const tensor *residual, const tensor *h, tensor *logits)
+{
+	exec *x = s->x;
+	tensor res, y = last_norm(s, m, residual, h, &s->b->out_rows, s->b->R, &res);
+	*logits = exec_scratch(x, x->types.act, s->b->R, m->head.n);
 	if (x->status != NH_OK) return;
-	OP(x, gather_rows, .y = &res, .x = residual, .rows = &s->b->out_rows);
-	OP(x, gather_rows, .y = &out, .x = h, .rows = &s->b->out_rows);
-	OP(x, add_rms_norm, .y = &y, .residual = &res, .x = &out, .w = &m->norm_f, .eps = m->eps);
 	x->layer = m->base.shape.layers - 1;
 	nm_tap(s, "residual", &res);
 	x->layer = -1;
@@ -79,6 +88,9 @@ static void forward(const model *base, exec *x, const step_batch *b, const model
 	}
 	x->layer = -1;
 	if (b->R > 0) head(&s, m, &residual, &h, logits);
+	model_hidden *hidden = tap ? tap->hidden : NULL;
+	tensor res;
+	if (hidden && hidden->count > 0) hidden->out = last_norm(&s, m, &residual, &h, &hidden->rows, hidden->count, &res);
 }
 
 static void close_model(model *base)
