@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS ?= 60
 
-.PHONY: all demo test check asan tsan fuzz soak mutants install uninstall format clean
+.PHONY: all demo test check asan tsan fuzz soak reach mutants install uninstall format clean
 
 all:
 	scripts/setup
@@ -30,6 +30,11 @@ asan tsan:
 fuzz:
 	scripts/setup --dev
 	scripts/run_fuzz $(SECONDS)
+
+# Each public function must be executed by a test.
+reach:
+	scripts/setup --dev
+	scripts/check_reach --run
 
 # REQUESTS random requests on a small model, e.g. make soak PRESET=tsan. Sanitizers of this age want addresses that are not randomised.
 PRESET ?= release
