@@ -66,7 +66,8 @@ int main(int argc, char **argv)
 			fflush(stdout);
 			json(ev.content, true);
 		}
-		fprintf(stderr, "\n(%d tokens given, %d of them reused; %d answered)\n", (int)ev.stats.prompt_tokens, (int)ev.stats.reused_tokens,
+		puts("");
+		fprintf(stderr, "(%d tokens given, %d of them reused; %d answered)\n", (int)ev.stats.prompt_tokens, (int)ev.stats.reused_tokens,
 		    (int)ev.stats.generated_tokens);
 		nh_request_release(r);
 		nh_free(ids);
