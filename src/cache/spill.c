@@ -146,8 +146,7 @@ static bool read_name(const spill *s, const char *name, spill_file *f, const cha
 {
 	const size_t n = strlen(name);
 	char again[NAME_BYTES];
-	if (n < 2 * TAG_DIGITS + 3 || strncmp(name, s->tag, TAG_DIGITS) != 0 || name[TAG_DIGITS] != '-') return false;
-	if (!read_hex(name + TAG_DIGITS + 1, &f->key) || name[2 * TAG_DIGITS + 1] != '-') return false;
+	if (n < 2 * TAG_DIGITS + 3 || !read_hex(name + TAG_DIGITS + 1, &f->key)) return false;
 	const char *digit = name + 2 * TAG_DIGITS + 2;
 	for (f->length = 0; *digit >= '0' && *digit <= '9' && f->length < INT64_MAX / 100; digit++) f->length = f->length * 10 + (*digit - '0');
 	int written = snprintf(again, sizeof again, "%.*s-%016" PRIx64 "-%" PRId64 ".nhs", TAG_DIGITS, s->tag, f->key, f->length);

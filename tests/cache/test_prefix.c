@@ -211,6 +211,24 @@ static void branch_points(void **state)
 		host_close(&h);
 	}
 	assert_true(cases > 20);
+	/* One prompt's first unit, then another's: it parts from both after the first. */
+	host h;
+	seqmem m;
+	host_open(&h, NUM_BF16, 40, 120);
+	host_seqmem(&h, &m, MOST);
+	prefix_cache *c = helper_prefix_open(&h, UNIT, 30, NULL);
+	for (uint64_t i = 0; i < 2; i++) {
+		host_prompt(ids, 8 * UNIT, 0, 0, i);
+		helper_prefix_request(&h, c, &m, ids, 8 * UNIT);
+	}
+	static int32_t other[8 * UNIT];
+	host_prompt(other, 8 * UNIT, 0, 0, 0);
+	memcpy(ids + UNIT, other + UNIT, 4 * UNIT * sizeof *ids);
+	ids[5 * UNIT] ^= 1; /* and a unit that nobody had */
+	assert_int_equal(prefix_next(c, ids, 8 * UNIT, 4 * UNIT), 6 * UNIT);
+	prefix_close(c);
+	seqmem_deinit(&m);
+	host_close(&h);
 	assert_int_equal(mem_live(), 0);
 }
 

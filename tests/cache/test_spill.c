@@ -147,6 +147,8 @@ static void stored_is_found(void **state)
 	assert_int_equal(spill_find(f.s, ids, 900, 0, 2 * UNIT, &f.h.s, &f.h.p, &copy, NULL), NH_OK);
 	assert_null(copy);
 	/* Another tag has its own files, and leaves these alone. */
+	reopen(&f, 1 << 22, "another tag");
+	assert_int_equal(stats_of(&f).bytes, 0);
 	reopen(&f, 1, "another tag");
 	assert_int_equal(find(&f, ids, 900, 0), 0);
 	assert_int_equal(stats_of(&f).bytes, 0);
