@@ -31,18 +31,33 @@ static bool is_dangling(const char *path)
 	return lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && stat(path, &st) != 0;
 }
 
+/* The small files are optional one by one, so a link to nothing would pass for "not published": end tokens, the template or the quantisation
+ * would be lost without a word. Links of shards may dangle: config and index alone can be inspected, and st_set names what it misses. */
+static nh_status check_link(const char *dir, const char *name, nh_error *e)
+{
+	if (!ends_with(name, ".json") && !ends_with(name, ".jinja")) return NH_OK;
+	char *path = path_join(dir, name);
+	if (!path) return ERR_NOMEM(e);
+	nh_status s = NH_OK;
+	if (is_dangling(path)) s = ERR(e, NH_ERR_NOTFOUND, "%s: is a link to a file that is not there (an unfinished download?)", path);
+	mem_free(path);
+	return s;
+}
+
 static nh_status look(model_dir *m, bool siblings, nh_error *e)
 {
 	file_list l = {0};
+	nh_status s = NH_OK;
 	m->kind = MODEL_DIR_CONFIG_ONLY;
 	if (!siblings) return NH_OK;
 	TRY(file_list_dir(&l, m->dir, e));
-	for (size_t i = 0; i < l.count; i++) {
+	for (size_t i = 0; s == NH_OK && i < l.count; i++) {
+		s = check_link(m->dir, l.names[i], e);
 		if (strcmp(l.names[i], "model.safetensors.index.json") == 0 && m->kind == MODEL_DIR_CONFIG_ONLY) m->kind = MODEL_DIR_INDEX_ONLY;
 		if (ends_with(l.names[i], ".safetensors")) m->kind = MODEL_DIR_FULL;
 	}
 	file_list_free(&l);
-	return NH_OK;
+	return s;
 }
 
 /* A file was named. Only one that is called config.json speaks for its folder; any other name stands alone. */

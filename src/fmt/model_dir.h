@@ -24,7 +24,7 @@ typedef struct model_dir {
 } model_dir;
 
 /* cache_root (…/huggingface/hub) may be NULL: then org/name is only a folder. out must not own anything. Errors: NH_ERR_NOTFOUND says what was
- * looked for and where; NH_ERR_CONFIG lists several snapshots of which none is refs/main; NH_ERR_ARG for a file that is no config.json. */
+ * looked for and where, or which small file is a link to nothing; NH_ERR_CONFIG lists several snapshots of which none is refs/main; NH_ERR_ARG for a file that is no config.json. */
 nh_status model_dir_resolve(const char *arg, const char *cache_root, model_dir *out, nh_error *e);
 void model_dir_free(model_dir *m); /* safe on a zeroed one */
 

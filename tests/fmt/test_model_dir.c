@@ -94,6 +94,19 @@ static void folders_and_files(void **state)
 	dir = fmt_dir("dangling");
 	link_blob(dir, "config.json", "../../blobs/gone");
 	refuses(dir, NULL, NH_ERR_NOTFOUND, "config.json: is a link to a file that is not there");
+	/* a small file that is lost must not pass for one that was never published; a shard's link may dangle */
+	static const char *const SMALL[] = {
+	    "generation_config.json", "hf_quant_config.json", "tokenizer.json", "chat_template.jinja", "model.safetensors.index.json"};
+	for (size_t i = 0; i < ARRAY_LEN(SMALL); i++) {
+		char folder[40];
+		snprintf(folder, sizeof folder, "dangling%zu", i);
+		dir = fmt_dir(folder);
+		fmt_text(dir, "config.json", "{}");
+		link_blob(dir, "model.safetensors", "../../blobs/gone");
+		finds(dir, NULL, strrchr(dir, '/'), MODEL_DIR_FULL);
+		link_blob(dir, SMALL[i], "../../blobs/gone");
+		refuses(dir, NULL, NH_ERR_NOTFOUND, SMALL[i]);
+	}
 }
 
 static void cache(void **state)
