@@ -95,6 +95,10 @@ static void a_tied_head_is_the_embedding(void **state)
 	assert_int_equal(tied.status, NH_OK); /* a head of its own is there: the configuration wins, and it is told */
 	assert_true(tied.tied_head);
 	assert_non_null(strstr(tied.notices, "lm_head.weight is not used: tie_word_embeddings"));
+	outcome coded = open_with(made("variant-coded-head", MK_MIXED, false), "{\"tie_word_embeddings\": true}"); /* FP4, with its scales */
+	if (coded.status != NH_OK) fail_msg("%s", coded.e.text);
+	assert_true(coded.tied_head);
+	assert_non_null(strstr(coded.notices, "lm_head.weight_scale_2 is not used: tie_word_embeddings"));
 }
 
 static void cache_scales_are_used_only_with_a_cache_for_them(void **state)

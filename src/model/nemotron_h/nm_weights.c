@@ -201,13 +201,15 @@ static const char *root_of(const loader *l)
 	return ROOTS[0];
 }
 
-/* Where the configuration ties the head to the embedding it wins, as in the reference engine; a head of the file's own is told and not used. */
+/* Where the configuration ties the head to the embedding it wins, as in the reference engine; a head of the file's own, in whatever format, is
+ * told and not used. */
 static nh_status bind_head(nm_model *m, binder *b)
 {
+	static const char *const OWN[] = {"lm_head.weight", "lm_head.weight_scale", "lm_head.weight_scale_2", "lm_head.input_scale"};
 	const nm_config *c = b->c;
 	b->prefix[0] = 0;
 	if (!c->tied) return matrix(b, "lm_head", c->vocab, c->hidden, &m->head);
-	TRY(load_ignore(b->l, "lm_head.weight", "tie_word_embeddings: the embedding is the head", b->e));
+	for (size_t i = 0; i < ARRAY_LEN(OWN); i++) TRY(load_ignore(b->l, OWN[i], "tie_word_embeddings: the embedding is the head", b->e));
 	return load_tied(b->l, "lm_head", &m->embedding, &m->head, b->e);
 }
 
