@@ -36,20 +36,26 @@ static nh_status read_ids(const golden *g, const char *entry, const json_t *o, c
 	return NH_OK;
 }
 
-/* [[id, log-probability], ...]; more than are kept are dropped from the end. */
-static nh_status read_top(const golden *g, const char *entry, const json_t *list, golden_step *s, nh_error *e)
+/* [[id, log-probability], ...]; more than are kept are dropped from the end. Only the first position of a text, which nothing precedes, may
+ * have no list: a step that compares nothing would pass. */
+static nh_status read_top(
+    const golden *g, const char *entry, const char *key, const json_t *list, bool optional, golden_step *s, nh_error *e)
 {
 	s->margin = -1;
+	if (optional && json_is_null(list)) return NH_OK;
+	if (!json_is_array(list) || (!optional && json_array_size(list) == 0)) return bad(g, entry, key, "a list of pairs at each step", e);
 	for (size_t i = 0; i < json_array_size(list) && s->count < GOLDEN_TOP; i++) {
 		const json_t *pair = json_array_get(list, i), *id = json_array_get(pair, 0), *lp = json_array_get(pair, 1);
-		if (json_array_size(pair) != 2 || !json_is_integer(id) || !jsn_is_number(lp))
-			return bad(g, entry, "topk", "pairs of id and log-probability", e);
+		if (json_array_size(pair) != 2 || !json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) > INT32_MAX ||
+		    !jsn_is_number(lp))
+			return bad(g, entry, key, "pairs of id and log-probability", e);
 		s->top[s->count++] = (golden_top){(int32_t)json_integer_value(id), jsn_number(lp)};
 	}
 	return NH_OK;
 }
 
-static nh_status read_steps(const golden *g, golden_entry *x, const json_t *o, const char *key, size_t want, nh_error *e)
+static nh_status read_steps(
+    const golden *g, golden_entry *x, const json_t *o, const char *key, size_t want, bool first_optional, nh_error *e)
 {
 	const json_t *lists = json_object_get(o, key), *margins = json_object_get(o, "top2_margin");
 	x->steps = mem_array(want, sizeof *x->steps);
@@ -57,7 +63,7 @@ static nh_status read_steps(const golden *g, golden_entry *x, const json_t *o, c
 	if (!json_is_array(lists) || json_array_size(lists) != want) return bad(g, x->name, key, "one list a token", e);
 	if (margins && json_array_size(margins) != want) return bad(g, x->name, "top2_margin", "one number a token", e);
 	for (size_t i = 0; i < want; i++) {
-		TRY(read_top(g, x->name, json_array_get(lists, i), &x->steps[i], e));
+		TRY(read_top(g, x->name, key, json_array_get(lists, i), first_optional && i == 0, &x->steps[i], e));
 		if (margins) x->steps[i].margin = jsn_number(json_array_get(margins, i));
 	}
 	return NH_OK;
@@ -70,7 +76,7 @@ static nh_status read_forced(golden *g, const json_t *o, nh_error *e)
 	const json_t *lps = json_object_get(o, "logprobs");
 	x->name = json_is_string(json_object_get(o, "name")) ? text_at(o, "name") : "teacher_forced";
 	TRY(read_ids(g, x->name, o, "prompt_token_ids", &x->prompt, &x->prompt_tokens, e));
-	if (!lps) return read_steps(g, x, o, "prompt_topk", x->prompt_tokens, e);
+	if (!lps) return read_steps(g, x, o, "prompt_topk", x->prompt_tokens, true, e);
 	const json_t *best = json_object_get(o, "argmax_after");
 	x->has_logprobs = true;
 	x->steps = mem_array(x->prompt_tokens, sizeof *x->steps);
@@ -91,7 +97,7 @@ static nh_status read_gate(golden *g, nh_error *e)
 {
 	const json_t *gate = json_object_get(g->document, "gate");
 	const char *kind = text_at(gate, "kind");
-	g->tolerance = 1e-6;
+	g->tolerance = GOLDEN_TOLERANCE;
 	if (!gate) { /* teacher files have none: without rounding they are exact, else a distance */
 		g->gate = strcmp(g->numerics.rounding, "none") == 0 ? GOLDEN_EXACT : GOLDEN_DISTANCE;
 		return NH_OK;
@@ -101,7 +107,10 @@ static nh_status read_gate(golden *g, nh_error *e)
 	else if (strcmp(kind, "distance") == 0) g->gate = GOLDEN_DISTANCE;
 	else return ERR(e, NH_ERR_FORMAT, "%s: gate.kind: is \"%.40s\", expected exact, strict or distance", g->path, kind);
 	g->profiles = json_object_get(gate, "profiles");
-	return jsn_get_real(gate, g->path, "tolerance_log_probability", 1e-6, &g->tolerance, e);
+	TRY(jsn_get_real(gate, g->path, "tolerance_log_probability", GOLDEN_TOLERANCE, &g->tolerance, e));
+	if (g->tolerance > 0 && g->tolerance <= GOLDEN_TOLERANCE) return NH_OK; /* a golden may be stricter, never laxer */
+	return ERR(e, NH_ERR_FORMAT, "%s: gate.tolerance_log_probability: is %g, expected a number > 0 and <= %g", g->path, g->tolerance,
+	    GOLDEN_TOLERANCE);
 }
 
 static nh_status read_head(golden *g, nh_error *e)
@@ -143,7 +152,7 @@ nh_status golden_load(golden *g, const char *path, nh_error *e)
 		x->name = json_is_string(json_object_get(o, "name")) ? text_at(o, "name") : "?";
 		TRY(read_ids(g, x->name, o, "prompt_token_ids", &x->prompt, &x->prompt_tokens, e));
 		TRY(read_ids(g, x->name, o, "token_ids", &x->ids, &x->tokens, e));
-		TRY(read_steps(g, x, o, "topk", x->tokens, e));
+		TRY(read_steps(g, x, o, "topk", x->tokens, false, e));
 	}
 	return forced ? read_forced(g, forced, e) : NH_OK;
 }
@@ -165,28 +174,36 @@ void golden_free(golden *g)
 }
 
 static nh_status same_file(
-    const golden *g, const nh_model *model, const char *name, const char *digest, nh_progress_fn progress, void *user, nh_error *e)
+    const char *path, const nh_model *model, const char *name, const char *digest, nh_progress_fn progress, void *user, nh_error *e)
 {
 	for (size_t i = 0; i < nh_model_file_count(model); i++) {
 		if (strcmp(nh_model_file_name(model, i), name) != 0) continue;
 		char hex[65];
 		TRY(nh_model_file_sha256(model, i, hex, progress, user, e));
 		if (strcmp(hex, digest) == 0) return NH_OK;
-		return ERR(e, NH_ERR_CONFIG, "%s: made from another checkpoint: %s has SHA-256 %.16s..., the golden says %.16s...", g->path, name,
-		    hex, digest);
+		return ERR(e, NH_ERR_CONFIG, "%s: made from another checkpoint: %s has SHA-256 %.16s..., the golden says %.16s...", path, name, hex,
+		    digest);
 	}
-	return ERR(e, NH_ERR_CONFIG, "%s: made from another checkpoint: it names %s, which the model does not have", g->path, name);
+	return ERR(e, NH_ERR_CONFIG, "%s: made from another checkpoint: it names %s, which the model does not have", path, name);
 }
 
-nh_status golden_same_checkpoint(const golden *g, const nh_model *model, nh_progress_fn progress, void *user, nh_error *e)
+static bool is_shard(const char *name)
 {
-	const json_t *m = json_object_get(g->document, "model"), *files = json_object_get(m, "files");
+	size_t n = strlen(name);
+	return n > 12 && strcmp(name + n - 12, ".safetensors") == 0;
+}
+
+nh_status golden_same_files(const char *path, const json_t *m, const nh_model *model, nh_progress_fn progress, void *user, nh_error *e)
+{
+	const json_t *files = json_object_get(m, "files");
 	if (!files) files = json_object_get(m, "sha256");
 	const char *config = text_at(m, "config_sha256"), *name;
 	json_t *digest;
-	if (json_object_size(files) == 0) return ERR(e, NH_ERR_FORMAT, "%s: model.files: absent, expected the SHA-256 of each file", g->path);
-	if (*config) TRY(same_file(g, model, "config.json", config, progress, user, e));
+	if (*config) TRY(same_file(path, model, "config.json", config, progress, user, e));
+	for (size_t i = 0; i < nh_model_file_count(model); i++)
+		if (is_shard(nh_model_file_name(model, i)) && !json_object_get(files, nh_model_file_name(model, i)))
+			return ERR(e, NH_ERR_CONFIG, "%s: model.files: has no SHA-256 of %s, which the model has", path, nh_model_file_name(model, i));
 	json_object_foreach((json_t *)(uintptr_t)files, name, digest)
-	    TRY(same_file(g, model, name, json_string_value(digest) ? json_string_value(digest) : "", progress, user, e));
+	    TRY(same_file(path, model, name, json_string_value(digest) ? json_string_value(digest) : "", progress, user, e));
 	return NH_OK;
 }

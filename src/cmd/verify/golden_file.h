@@ -11,6 +11,8 @@
 
 #define GOLDEN_TOP 32 /* most listed log-probabilities of a step that are kept */
 
+#define GOLDEN_TOLERANCE 1e-6 /* exact: of a log-probability */
+
 typedef enum { GOLDEN_EXACT, GOLDEN_STRICT, GOLDEN_DISTANCE } golden_gate;
 
 typedef struct golden_top {
@@ -55,7 +57,8 @@ typedef struct golden {
 nh_status golden_load(golden *g, const char *path, nh_error *e);
 void golden_free(golden *g); /* safe on a zeroed one */
 
-/* Compares the digests that the golden names with the model's files: NH_ERR_CONFIG tells the first that differs or is not there. */
-nh_status golden_same_checkpoint(const golden *g, const nh_model *model, nh_progress_fn progress, void *user, nh_error *e);
+/* Compares the digests in `m`, the "model" object of a golden or a trace that `path` names, with the model's files: NH_ERR_CONFIG tells the
+ * first that differs, is not there, or is a file of weights that `m` does not vouch for. */
+nh_status golden_same_files(const char *path, const json_t *m, const nh_model *model, nh_progress_fn progress, void *user, nh_error *e);
 
 #endif

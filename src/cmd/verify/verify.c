@@ -126,8 +126,10 @@ static int with_goldens(const cmd_args *a, const char *model_path, golden *g, go
 		nh_model_get_info(v.model, &v.info, sizeof v.info);
 		introduce(&v);
 		nh_error differs = {0};
-		nh_status same = golden_same_checkpoint(g, v.model, cmd_progress_show, &progress, &differs);
-		if (same == NH_OK && other) same = golden_same_checkpoint(noise, v.model, cmd_progress_show, &progress, &differs);
+		nh_status same = golden_same_files(g->path, json_object_get(g->document, "model"), v.model, cmd_progress_show, &progress, &differs);
+		if (same == NH_OK && other)
+			same =
+			    golden_same_files(noise->path, json_object_get(noise->document, "model"), v.model, cmd_progress_show, &progress, &differs);
 		cmd_progress_clear(&progress);
 		if (same == NH_ERR_CONFIG) status = refuse(&v, "%s", differs.text);
 		else if (same != NH_OK) *e = differs;

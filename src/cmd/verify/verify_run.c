@@ -68,7 +68,8 @@ nh_status verify_generate(const verify *v, const golden_entry *x, bool forced, v
 	if (!w) return ERR_NOMEM(e);
 	o.prompt = x->prompt;
 	o.prompt_tokens = x->prompt_tokens;
-	o.max_tokens = forced ? (int64_t)x->tokens : v->g->max_tokens > 0 ? v->g->max_tokens : (int64_t)x->tokens;
+	/* A free run that goes on after the golden's end has shown it with one token more. */
+	o.max_tokens = forced || v->g->max_tokens <= (int64_t)x->tokens ? (int64_t)x->tokens : (int64_t)x->tokens + 1;
 	o.ignore_end = forced || v->g->ignore_end;
 	o.want_ids = w;
 	o.want_steps = x->tokens;

@@ -227,27 +227,16 @@ static nh_status band_of(const cmd_args *a, const nh_tensors *t, const char *mod
 	return s;
 }
 
-static nh_status model_name(const nh_tensors *t, const nh_model *model, char name[64], nh_error *e)
+/* The model's name as the trace has it, and that the trace is of this checkpoint. */
+static nh_status model_name(const nh_tensors *t, const char *path, const nh_model *model, char name[64], nh_error *e)
 {
 	const char *text = nh_tensors_metadata(t, "model");
-	json_t *m = NULL, *digest;
-	nh_status s = text ? jsn_load_text(&m, text, strlen(text), "the trace's model", e)
-	                   : ERR(e, NH_ERR_FORMAT, "the trace does not say which model it is of");
-	TRY(s);
-	const char *n = json_string_value(json_object_get(m, "name")), *file;
+	json_t *m = NULL;
+	if (!text) return ERR(e, NH_ERR_FORMAT, "%s: does not say which model it is of", path);
+	TRY(jsn_load_text(&m, text, strlen(text), path, e));
+	const char *n = json_string_value(json_object_get(m, "name"));
 	snprintf(name, 64, "%.63s", n ? n : "?");
-	json_t *files = json_object_get(m, "files");
-	if (!files) files = json_object_get(m, "sha256");
-	json_object_foreach(files, file, digest)
-	{
-		char hex[65] = "";
-		size_t i = 0;
-		while (nh_model_file_name(model, i) && strcmp(nh_model_file_name(model, i), file) != 0) i++;
-		if (nh_model_file_name(model, i)) s = nh_model_file_sha256(model, i, hex, NULL, NULL, e);
-		if (s == NH_OK && (!json_is_string(digest) || strcmp(hex, json_string_value(digest)) != 0))
-			s = ERR(e, NH_ERR_CONFIG, "the trace is of another checkpoint: %s has another SHA-256", file);
-		if (s != NH_OK) break;
-	}
+	nh_status s = golden_same_files(path, m, model, NULL, NULL, e);
 	json_decref(m);
 	return s;
 }
@@ -324,7 +313,7 @@ int verify_trace(const cmd_args *a, const char *model_path, const char *trace_pa
 		ERR(e, NH_ERR_FORMAT, "%s: schema: is \"%.40s\", expected nemotron-trace/1 or nemotron-layers/1", trace_path,
 		    schema ? schema : "absent");
 	else if (cmd_open(a, model_path, cmd_string(a, "numerics", vllm ? "hopper" : "exact"), NULL, &v.model, &v.engine, e) == NH_OK &&
-	         model_name(t, v.model, name, e) == NH_OK && band_of(a, t, name, &band, e) == NH_OK) {
+	         model_name(t, trace_path, v.model, name, e) == NH_OK && band_of(a, t, name, &band, e) == NH_OK) {
 		nh_model_get_info(v.model, &v.info, sizeof v.info);
 		verify_say(&v, "trace    %s (%s)\nmodel    %s\nours     arm %s, profile %s\n", trace_path, schema, v.info.path, v.info.arm,
 		    v.info.numerics);
