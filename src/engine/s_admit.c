@@ -49,16 +49,25 @@ bool preempt(engine *g, sequence *q)
 	return true;
 }
 
-/* The lowest ranked of those that run and hold something. */
-static sequence *worst(const engine *g)
+/* Who makes room for q: somebody whose reader is behind and who can not go on anyway, else whoever ranks lowest if `below` says that it ranks low
+ * enough; NULL: nobody. */
+static sequence *victim_for(const engine *g, const sequence *q, bool (*below)(const sequence *victim, const sequence *q))
 {
 	sequence *found = NULL;
+	bool paused = false;
 	for (int i = 0; i < g->running; i++) {
-		sequence *q = g->run[i];
-		if (q->state == SEQUENCE_RUNS && q->memory.length > 0 && (!found || rank_compare(q, found) > 0)) found = q;
+		sequence *v = g->run[i];
+		if (v == q || v->state != SEQUENCE_RUNS || v->memory.length == 0) continue;
+		bool behind = request_full(v->r);
+		if (found && (behind < paused || (behind == paused && rank_compare(v, found) < 0))) continue;
+		found = v;
+		paused = behind;
 	}
-	return found;
+	return found && (paused || below(found, q)) ? found : NULL;
 }
+
+static bool ranks_below(const sequence *victim, const sequence *q) { return rank_compare(victim, q) > 0; }
+static bool has_less_priority(const sequence *victim, const sequence *q) { return victim->r->spec.priority < q->r->spec.priority; }
 
 static bool has_room(const engine *g, int32_t slots, int64_t room)
 {
@@ -70,8 +79,8 @@ bool make_room(engine *g, int32_t slots, int64_t room, const sequence *q)
 	for (;;) {
 		if (has_room(g, slots, room)) return true;
 		if (g->prefixes && prefix_evict(g->prefixes, slots, room)) return true;
-		sequence *victim = worst(g);
-		if (!victim || rank_compare(q, victim) >= 0 || !preempt(g, victim)) return false;
+		sequence *victim = victim_for(g, q, ranks_below);
+		if (!victim || !preempt(g, victim)) return false;
 	}
 }
 
@@ -88,8 +97,8 @@ static bool lets_in(engine *g, const sequence *q, int count, int64_t room)
 			if (used + want <= g->pages.pool.count && g->prefixes && prefix_evict(g->prefixes, count, want)) return true;
 			if (g->running == 0) return has_room(g, count, room);
 		}
-		sequence *victim = worst(g);
-		if (!victim || victim->r->spec.priority >= q->r->spec.priority || !preempt(g, victim)) return false;
+		sequence *victim = victim_for(g, q, has_less_priority);
+		if (!victim || !preempt(g, victim)) return false;
 	}
 }
 
@@ -193,6 +202,7 @@ void step_admit(engine *g)
 		engine_request *fresh = g->first;
 		pthread_mutex_unlock(&g->lock);
 		sequence *back = g->swapped;
+		while (back && request_full(back->r)) back = back->next; /* its reader is behind */
 		if (!back && !fresh) return;
 		if (back && (!fresh || rank_compare(back, fresh->seq) < 0)) {
 			if (!resume(g, back)) return;

@@ -212,36 +212,42 @@ static void *copy(const void *p, size_t bytes)
 	return to;
 }
 
-void toy_collect(toy_run *out, engine_request *r)
+void toy_collect(toy_run *out, engine_request *r) { toy_collect_session(out, r, NULL); }
+
+void toy_collect_session(toy_run *out, engine_request *r, engine_session **kept)
 {
 	memset(out, 0, sizeof *out);
 	out->event = mem_array(4096, sizeof *out->event);
 	out->token = mem_array(4096, sizeof *out->token);
-	engine_event e;
+	engine_event v;
 	nh_status s;
-	while ((s = engine_request_next(r, &e, 60000000)) == NH_OK) {
+	bool over = false;
+	while ((s = engine_request_next(r, &v, 60000000)) == NH_OK) {
 		assert_true(out->count < 4096);
-		assert_int_equal(out->finish, NH_FINISH_NONE); /* nothing after the last */
-		strncat(out->reasoning, e.reasoning, sizeof out->reasoning - strlen(out->reasoning) - 1);
-		strncat(out->content, e.content, sizeof out->content - strlen(out->content) - 1);
-		assert_int_equal(strlen(e.content), e.content_bytes);
-		assert_int_equal(strlen(e.reasoning), e.reasoning_bytes);
-		if (e.type == NH_EVENT_TOKEN) out->token[out->tokens++] = e.token;
-		if (e.type == NH_EVENT_DONE || e.type == NH_EVENT_ERROR) {
-			out->finish = e.finish;
-			out->stop_index = e.stop_index;
-			out->stats = e.stats;
-			if (e.type == NH_EVENT_ERROR) out->error = *e.error;
+		assert_false(over); /* nothing after the last */
+		over = v.last;
+		strncat(out->reasoning, v.reasoning, sizeof out->reasoning - strlen(out->reasoning) - 1);
+		strncat(out->content, v.content, sizeof out->content - strlen(out->content) - 1);
+		assert_int_equal(strlen(v.content), v.content_bytes);
+		assert_int_equal(strlen(v.reasoning), v.reasoning_bytes);
+		if (v.type == NH_EVENT_TOKEN && v.choice == 0) out->token[out->tokens++] = v.token;
+		if (v.type == NH_EVENT_DONE || v.type == NH_EVENT_ERROR) {
+			out->finish = v.finish;
+			out->stop_index = v.stop_index;
+			out->stats = v.stats;
+			if (v.type == NH_EVENT_ERROR) out->error = *v.error;
 		}
 		engine_event *to = &out->event[out->count++];
-		*to = e;
-		to->top = copy(e.top, e.top_count * sizeof *e.top);
-		to->want = copy(e.want, e.want_count * sizeof *e.want);
+		*to = v;
+		to->top = copy(v.top, v.top_count * sizeof *v.top);
+		to->want = copy(v.want, v.want_count * sizeof *v.want);
 		to->content = to->reasoning = NULL;
 		to->error = NULL;
 	}
 	assert_int_equal(s, NH_ERR_STATE);
-	assert_int_not_equal(out->finish, NH_FINISH_NONE);
+	assert_true(over);
+	nh_error e = {0};
+	if (kept && engine_session_take(r, kept, &e) != NH_OK) fail_msg("%s", e.text);
 	engine_request_release(r);
 }
 
@@ -263,4 +269,24 @@ void toy_do(toy_run *out, engine *g, const engine_spec *spec)
 	nh_status s = engine_submit(g, spec, &r, &e);
 	if (s != NH_OK) fail_msg("submit: %s", e.text);
 	toy_collect(out, r);
+}
+
+void toy_same_events(const toy_run *a, const toy_run *b)
+{
+	assert_int_equal(a->count, b->count);
+	assert_int_equal(a->finish, b->finish);
+	for (size_t i = 0; i < a->count; i++) {
+		const engine_event *x = &a->event[i], *y = &b->event[i];
+		assert_int_equal(x->type, y->type);
+		assert_int_equal(x->token, y->token);
+		assert_int_equal(x->position, y->position);
+		assert_int_equal(x->best_id, y->best_id);
+		assert_int_equal(x->rank, y->rank);
+		assert_memory_equal(&x->logprob, &y->logprob, sizeof x->logprob);
+		assert_memory_equal(&x->margin, &y->margin, sizeof x->margin);
+		assert_int_equal(x->top_count, y->top_count);
+		assert_int_equal(x->want_count, y->want_count);
+		if (x->top_count) assert_memory_equal(x->top, y->top, x->top_count * sizeof *x->top);
+		if (x->want_count) assert_memory_equal(x->want, y->want, x->want_count * sizeof *x->want);
+	}
 }

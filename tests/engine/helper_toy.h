@@ -59,14 +59,18 @@ typedef struct toy_run {
 	nh_finish finish;
 	int stop_index;
 	nh_request_stats stats;
-	int32_t *token; /* generated */
+	int32_t *token; /* generated, by choice 0 */
 	size_t tokens;
 	char reasoning[4096], content[4096];
 } toy_run;
 
 void toy_collect(toy_run *out, engine_request *r); /* reads to the end and releases */
+void toy_collect_session(toy_run *out, engine_request *r, engine_session **kept);
 void toy_run_free(toy_run *r);
 void toy_do(toy_run *out, engine *g, const engine_spec *spec); /* submits and collects */
+
+/* Positions, tokens and numbers of two runs are the same, bit for bit; times are not looked at. */
+void toy_same_events(const toy_run *a, const toy_run *b);
 
 /* Token lists. */
 int32_t *toy_prompt(size_t count, unsigned seed); /* mem_free */

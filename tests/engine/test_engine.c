@@ -88,7 +88,7 @@ static void every_allocation_may_fail(void **state)
 		const int32_t ids[] = {3, 4, 5};
 		engine_spec spec = toy_spec(ids, 3, 4);
 		spec.ignore_end = true;
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		assert_int_equal(run.tokens, 4);
 		toy_run_free(&run);

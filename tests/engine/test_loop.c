@@ -46,7 +46,7 @@ static void in_order_one_at_a_time(void **state)
 	start(1);
 	engine_request *r[20];
 	for (int i = 0; i < 20; i++) r[i] = submit(2 + i % 3, NH_OK);
-	toy_run run[20];
+	toy_run run[20] = {0};
 	int64_t last = -1;
 	for (int i = 0; i < 20; i++) {
 		toy_collect(&run[i], r[i]);
@@ -76,7 +76,7 @@ static void those_that_wait_can_be_cancelled(void **state)
 	for (int i = 0; i < 5; i++) r[i] = submit(30, NH_OK);
 	engine_request_cancel(r[2]);
 	engine_request_cancel(r[4]);
-	toy_run run;
+	toy_run run = {0};
 	toy_collect(&run, r[4]); /* ends long before its turn */
 	assert_int_equal(run.finish, NH_FINISH_CANCELLED);
 	assert_int_equal(run.count, 1);
@@ -103,7 +103,7 @@ static void the_queue_is_bounded(void **state)
 	assert_null(submit(1, NH_ERR_LIMIT));
 	for (int i = 0; i <= ENGINE_QUEUE_MAX; i++) engine_request_release(r[i]);
 	atomic_store(&t.hold, false);
-	toy_run run;
+	toy_run run = {0};
 	engine_request *next = NULL;
 	engine_spec spec = toy_spec(p, 20, 1);
 	for (int i = 0; i < 5000 && engine_submit(g, &spec, &next, NULL) != NH_OK; i++) usleep(1000);
@@ -117,7 +117,7 @@ static void the_queue_is_bounded(void **state)
 static void *client(void *user)
 {
 	(void)user;
-	static _Thread_local toy_run run;
+	static _Thread_local toy_run run = {0};
 	for (int i = 0; i < 25; i++) {
 		engine_spec spec = toy_spec(p, 20, 5);
 		spec.ignore_end = true;

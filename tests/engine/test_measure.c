@@ -51,7 +51,7 @@ static void is_enough(void **state)
 	spec.top_logprobs = spec.prompt_top_logprobs = ENGINE_TOP_MAX;
 	spec.repetition_penalty = 2;
 	spec.forced = p;
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.finish, NH_FINISH_LENGTH);
 	assert_true(g->scratch.peak <= g->scratch.cap);

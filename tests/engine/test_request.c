@@ -59,7 +59,7 @@ static void a_slow_reader_pauses_his_request_alone(void **state)
 	wait_for_steps(6);
 	usleep(60000);
 	assert_int_equal(atomic_load(&t.count), 6);
-	toy_run other;
+	toy_run other = {0};
 	toy_collect(&other, submit(5)); /* somebody else's goes on */
 	assert_int_equal(other.tokens, 5);
 	toy_run_free(&other);
@@ -72,7 +72,7 @@ static void a_slow_reader_pauses_his_request_alone(void **state)
 	assert_int_equal(atomic_load(&t.count), after); /* the event is still being looked at */
 	assert_int_equal(engine_request_next(r, &e, -1), NH_OK);
 	wait_for_steps(after + 1);
-	toy_run run;
+	toy_run run = {0};
 	toy_collect(&run, r);
 	assert_int_equal(run.tokens, 48); /* none was lost */
 	assert_int_equal(run.event[0].position, 22);
@@ -91,7 +91,7 @@ static void cancel_gets_through_to_a_paused_request(void **state)
 	engine_request_cancel(r);
 	/* Nobody reads: the engine lets go of it all the same, and the next request runs. */
 	engine_request *next = submit(2);
-	toy_run run;
+	toy_run run = {0};
 	toy_collect(&run, next);
 	assert_int_equal(run.finish, NH_FINISH_LENGTH);
 	assert_true(clock_us() - began < 2000000);
@@ -113,7 +113,7 @@ static void cancel_between_pieces(void **state)
 	engine_request *r = submit(10);
 	wait_for_steps(1);
 	engine_request_cancel(r);
-	toy_run run;
+	toy_run run = {0};
 	toy_collect(&run, r);
 	assert_int_equal(run.finish, NH_FINISH_CANCELLED);
 	assert_int_equal(run.tokens, 0);
@@ -130,7 +130,7 @@ static void release_while_running(void **state)
 		if (i % 4 == 0) usleep(2000);
 		engine_request_release(r);
 	}
-	toy_run run;
+	toy_run run = {0};
 	toy_collect(&run, submit(3)); /* the slot and the pages came back */
 	assert_int_equal(run.finish, NH_FINISH_LENGTH);
 	toy_run_free(&run);
@@ -184,7 +184,7 @@ static void close_ends_all_readers(void **state)
 	}
 	assert_true(cancelled >= 4);
 	/* It outlives the engine. */
-	toy_run run;
+	toy_run run = {0};
 	toy_collect(&run, unread);
 	assert_int_equal(run.finish, NH_FINISH_CANCELLED);
 	toy_run_free(&run);

@@ -86,7 +86,7 @@ static void refuses_by_name(void **state)
 	}
 	assert_int_equal(closed, ARRAY_LEN(CASES)); /* hooks are taken in every case */
 	assert_int_equal(mem_live(), live);
-	toy_run run;
+	toy_run run = {0};
 	engine_spec good = toy_spec(IDS, 4, 1);
 	toy_do(&run, g, &good);
 	toy_run_free(&run);
@@ -107,7 +107,7 @@ static void every_allocation_may_fail(void **state)
 	spec.want_per_step = 2;
 	spec.end_id_count = 1;
 	spec.forced_tokens = 1;
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec); /* warms the arm up */
 	toy_run_free(&run);
 	size_t live = mem_live();

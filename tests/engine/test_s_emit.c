@@ -87,7 +87,7 @@ static void end_tokens_make_no_text_and_held_text_comes_last(void **state)
 	(void)state;
 	speller s = {.stop_at = -1, .fail_at = -1};
 	engine_spec spec = spec_of(&s, -1);
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.finish, NH_FINISH_END);
 	assert_int_equal(run.tokens, 4); /* 7 8 9 2 */
@@ -118,7 +118,7 @@ static void a_stop_ends_the_same_step(void **state)
 	speller s = {.stop_at = 8, .fail_at = -1};
 	engine_spec spec = spec_of(&s, -1);
 	int before = atomic_load(&t.count);
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.finish, NH_FINISH_STOP);
 	assert_int_equal(run.stop_index, 3);
@@ -133,7 +133,7 @@ static void hooks_that_fail(void **state)
 	(void)state;
 	speller s = {.stop_at = -1, .fail_at = 8};
 	engine_spec spec = spec_of(&s, -1);
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.finish, NH_FINISH_ERROR);
 	assert_string_equal(run.error.text, "hook failed");
@@ -157,7 +157,7 @@ static void long_text_grows_its_place(void **state)
 	s.filler = mem_alloc(1000);
 	memset(s.filler, 'x', 1000);
 	engine_spec spec = spec_of(&s, 3);
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.event[1].content_bytes, 1000);
 	assert_int_equal(strlen(run.content), 3000 + 2);

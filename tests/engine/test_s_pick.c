@@ -62,7 +62,7 @@ static void logprobs_are_those_of_the_logits(void **state)
 	spec.want_steps = 3;
 	spec.want_per_step = 2;
 	spec.trace = keep_logits;
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.tokens, 5);
 	int checked = 0;
@@ -139,7 +139,7 @@ static void draws_follow_the_position(void **state)
 	spec.ignore_end = true;
 	spec.temperature = 1e9;
 	spec.top_logprobs = 1;
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	bool seen[TOY_VOCAB + 1] = {0};
 	int distinct = 0;
@@ -170,7 +170,7 @@ static void a_prompt_token_is_told_by_those_before_it(void **state)
 	spec.prompt_want_ids = want;
 	spec.prompt_want_per_position = 1;
 	spec.trace = keep_all;
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.count, 21);
 	for (int i = 1; i < 20; i++) {
@@ -189,7 +189,7 @@ static void penalties_see_prompt_and_output(void **state)
 	engine_spec spec = toy_spec(p, 20, 20);
 	spec.ignore_end = true;
 	spec.repetition_penalty = 1e9; /* toy logits are positive: divided to nothing */
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	bool seen[TOY_VOCAB] = {0};
 	int fresh = 0, ids = 0;
@@ -216,7 +216,7 @@ static void what_is_no_number_fails_the_request_alone(void **state)
 		engine_spec spec = toy_spec(p, 20, 10);
 		spec.ignore_end = true;
 		spec.prompt_logprobs = CASES[i].prompt;
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		assert_int_equal(run.finish, NH_FINISH_ERROR);
 		assert_int_equal(run.error.code, NH_ERR_NUMERIC);
@@ -238,7 +238,7 @@ static void what_is_no_number_fails_the_request_alone(void **state)
 	engine_get_stats(g, &s);
 	assert_int_equal(s.nan_failures, 6);
 	assert_int_equal(s.failed, 6);
-	toy_run run;
+	toy_run run = {0};
 	engine_spec spec = toy_spec(p, 20, 10);
 	spec.ignore_end = true;
 	toy_do(&run, g, &spec); /* the engine lives */
@@ -254,7 +254,7 @@ static void a_failing_op_fails_the_request_alone(void **state)
 	static const int64_t AT[] = {0, 12, 25};
 	for (size_t i = 0; i < ARRAY_LEN(AT); i++) {
 		t.fail_at = AT[i];
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		assert_int_equal(run.finish, NH_FINISH_ERROR);
 		assert_int_equal(run.error.code, NH_ERR_BACKEND);

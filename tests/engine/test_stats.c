@@ -42,7 +42,7 @@ static void they_add_up(void **state)
 	spec.ignore_end = true;
 	engine_stats s;
 	for (uint64_t i = 1; i <= 10; i++) {
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		engine_get_stats(g, &s);
 		assert_int_equal(s.requests, i);

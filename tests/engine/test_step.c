@@ -21,27 +21,6 @@ static engine *open_engine(int64_t step_tokens, int64_t context)
 	return g;
 }
 
-/* An event as one comparable line; positions and numbers, no times. */
-static void same_events(const toy_run *a, const toy_run *b)
-{
-	assert_int_equal(a->count, b->count);
-	assert_int_equal(a->finish, b->finish);
-	for (size_t i = 0; i < a->count; i++) {
-		const engine_event *x = &a->event[i], *y = &b->event[i];
-		assert_int_equal(x->type, y->type);
-		assert_int_equal(x->token, y->token);
-		assert_int_equal(x->position, y->position);
-		assert_int_equal(x->best_id, y->best_id);
-		assert_int_equal(x->rank, y->rank);
-		assert_memory_equal(&x->logprob, &y->logprob, sizeof x->logprob);
-		assert_memory_equal(&x->margin, &y->margin, sizeof x->margin);
-		assert_int_equal(x->top_count, y->top_count);
-		assert_int_equal(x->want_count, y->want_count);
-		if (x->top_count) assert_memory_equal(x->top, y->top, x->top_count * sizeof *x->top);
-		if (x->want_count) assert_memory_equal(x->want, y->want, x->want_count * sizeof *x->want);
-	}
-}
-
 static void pieces_end_at_edges(void **state)
 {
 	(void)state;
@@ -66,7 +45,7 @@ static void pieces_end_at_edges(void **state)
 		int32_t *p = toy_prompt(CASES[i].prompt, 1);
 		engine_spec spec = toy_spec(p, CASES[i].prompt, 3);
 		spec.ignore_end = true;
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		int k = 0;
 		int64_t pos = 0;
@@ -114,12 +93,12 @@ static void any_split_is_no_split(void **state)
 		spec.prompt_top_logprobs = 4;
 		spec.prompt_want_ids = p;
 		spec.prompt_want_per_position = 1;
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		assert_int_equal(run.count, 203 + 40 + 1);
 		if (i == 0) first = run;
 		else {
-			same_events(&first, &run);
+			toy_same_events(&first, &run);
 			compared++;
 			toy_run_free(&run);
 		}
@@ -153,7 +132,7 @@ static void scoring_computes_the_prompt_alone(void **state)
 	engine *g = open_engine(8, 0);
 	int32_t *p = toy_prompt(20, 3);
 	engine_spec spec = toy_spec(p, 20, 0);
-	toy_run run;
+	toy_run run = {0};
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.count, 1);
 	assert_int_equal(run.finish, NH_FINISH_LENGTH);
@@ -187,7 +166,7 @@ static void forced_tokens_are_in_decode_form(void **state)
 	spec.forced_tokens = 6; /* then it goes on by itself */
 	int before = atomic_load(&t.count);
 	toy_do(&forced, g, &spec);
-	same_events(&free_run, &forced);
+	toy_same_events(&free_run, &forced);
 	for (int i = 0; i < 12; i++) assert_int_equal(forced.event[i].forced, i < 6);
 	int decode = 0;
 	for (int i = before; i < atomic_load(&t.count); i++) decode += t.steps[i].D;
@@ -224,7 +203,7 @@ static void ends(void **state)
 	t.script = SCRIPT;
 	t.script_len = ARRAY_LEN(SCRIPT);
 	engine *g = open_engine(8, 10);
-	toy_run run;
+	toy_run run = {0};
 	engine_spec spec = toy_spec(SCRIPT, 2, -1);
 	toy_do(&run, g, &spec);
 	assert_int_equal(run.finish, NH_FINISH_END);
@@ -277,7 +256,7 @@ static void memory_is_reused_without_a_trace(void **state)
 	toy_do(&first, g, &a);
 	toy_do(&between, g, &b);
 	toy_do(&again, g, &a);
-	same_events(&first, &again);
+	toy_same_events(&first, &again);
 	int most = 0, least = 1000;
 	for (int i = 0; i < atomic_load(&t.count); i++) {
 		if (t.steps[i].pages > most) most = t.steps[i].pages;
@@ -322,7 +301,7 @@ static void memory_of_the_arm_may_be_elsewhere(void **state)
 		engine_close(g);
 		toy_close(&t);
 	}
-	same_events(&runs[0], &runs[1]);
+	toy_same_events(&runs[0], &runs[1]);
 	assert_int_equal(uploaded[0], 0);
 	assert_true(uploaded[1] > 0);
 	toy_run_free(&runs[0]);
@@ -354,7 +333,7 @@ static void trace_sees_every_row(void **state)
 		spec.ignore_end = true;
 		spec.trace = traced;
 		spec.trace_user = seen;
-		toy_run run;
+		toy_run run = {0};
 		toy_do(&run, g, &spec);
 		assert_true(seen[0] == 2 * 22);
 		assert_true(seen[1] == 22 + 22 * TOY_VOCAB);
