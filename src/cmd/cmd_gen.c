@@ -147,22 +147,17 @@ nh_status gen_render(const gen *g, json_t *request, gen_prompt *out, nh_error *e
 	return s;
 }
 
-/* Length of the last end token's text in the first `len` bytes; *at: where it stands. 0: there is none. */
-static size_t last_end_token(const gen *g, const char *text, size_t len, size_t *at)
+/* Length of the end token's text that `text` begins with; 0: it begins with none. */
+static size_t begins_with_end(const gen *g, const char *text, size_t len)
 {
 	const int32_t *end;
-	size_t ends = nh_model_end_tokens(g->model, &end), found = 0;
-	*at = 0;
+	size_t ends = nh_model_end_tokens(g->model, &end);
 	for (size_t i = 0; i < ends; i++) {
 		size_t n = 0;
 		const char *piece = nh_token_piece(nh_model_tokenizer(g->model), end[i], &n);
-		for (size_t p = 0; piece && n && p + n <= len; p++) {
-			if (memcmp(text + p, piece, n) != 0 || (found && p < *at)) continue;
-			*at = p;
-			found = n;
-		}
+		if (piece && n && n <= len && memcmp(text, piece, n) == 0) return n;
 	}
-	return found;
+	return 0;
 }
 
 static bool is_end_token(const gen *g, int32_t id)
@@ -174,36 +169,35 @@ static bool is_end_token(const gen *g, int32_t id)
 	return false;
 }
 
+/* The made-up turn's answer: what follows it is what a next message adds. */
+#define ANSWER "answer-made-up-6f1d"
+
 nh_status gen_render_next(
     const gen *g, const char *user, size_t len, int think, const int32_t *history, size_t history_count, gen_prompt *out, nh_error *e)
 {
-	char *before = NULL, *after = NULL;
-	size_t before_len = 0, after_len = 0, at = 0;
+	char *text = NULL;
+	size_t text_len = 0;
 	*out = (gen_prompt){0};
 	if (!nh_model_tokenizer(g->model)) return ERR(e, NH_ERR_NOTFOUND, "the model has no tokenizer.json");
-	json_t *turn = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "user", "content", "x", "role", "assistant", "content", "x");
-	json_t *first = json_pack("{s:O, s:o, s:b}", "messages", turn, "chat_template_kwargs", gen_kwargs(think), "add_generation_prompt", 0);
-	nh_status s = render_text(g, first, &before, &before_len, e);
 	json_t *message = json_pack("{s:s, s:s%}", "role", "user", "content", user, len);
-	if (message) json_array_append_new(turn, message);
-	json_t *second =
-	    !message ? NULL
-	             : json_pack("{s:O, s:o, s:b}", "messages", turn, "chat_template_kwargs", gen_kwargs(think), "add_generation_prompt", 1);
-	json_decref(turn);
-	if (s == NH_OK) s = render_text(g, second, &after, &after_len, e);
-	else json_decref(second);
-	if (s == NH_OK && (after_len < before_len || memcmp(after, before, before_len) != 0))
-		s = ERR(e, NH_ERR_TEMPLATE,
-		    "the chat template rewrites earlier turns, so a history without its messages can not be continued: use --raw");
+	json_t *turns = message ? json_pack("[{s:s, s:s}, {s:s, s:s}, o]", "role", "user", "content", "question", "role", "assistant",
+	                              "content", ANSWER, message)
+	                        : NULL;
+	json_t *request =
+	    turns ? json_pack("{s:o, s:o, s:b}", "messages", turns, "chat_template_kwargs", gen_kwargs(think), "add_generation_prompt", 1)
+	          : NULL;
+	TRY(render_text(g, request, &text, &text_len, e));
+	const char *rest = strstr(text, ANSWER), *stop = text + text_len;
+	nh_status s = rest ? NH_OK : ERR(e, NH_ERR_TEMPLATE, "the chat template does not show earlier answers: a loaded session can not go on");
 	if (s == NH_OK) {
-		/* The history ends with the end token itself, or in the middle of an answer, which is closed first. */
-		size_t n = last_end_token(g, before, before_len, &at);
-		if (n == 0) at = before_len;
-		else if (history_count && is_end_token(g, history[history_count - 1])) at += n;
-		s = to_prompt(g, after + at, after_len - at, out, e);
+		rest += strlen(ANSWER);
+		/* A history that ends with the end token has it already; one that ends in the middle of an answer gets it first. */
+		const char *end = rest + strspn(rest, " \n");
+		size_t n = begins_with_end(g, end, (size_t)(stop - end));
+		if (n && history_count && is_end_token(g, history[history_count - 1])) rest = end + n;
+		s = to_prompt(g, rest, (size_t)(stop - rest), out, e);
 	}
-	nh_free(before);
-	nh_free(after);
+	nh_free(text);
 	return s;
 }
 

@@ -60,8 +60,8 @@ typedef struct gen_prompt {
 json_t *gen_kwargs(int think);
 /* A whole chat request through the model's template. Takes the reference to the request; NULL means text that is no UTF-8. */
 nh_status gen_render(const gen *g, json_t *request, gen_prompt *out, nh_error *e);
-/* What a next user message adds after a history of which only the ids are known: the template renders a made-up turn with and without the message
- * after it, and the difference is the answer. NH_ERR_TEMPLATE where the template rewrites what came before. */
+/* What a next user message adds after a history of which only the ids are known: the template renders a made-up turn with the message after it, and
+ * what follows the made-up answer is given. NH_ERR_TEMPLATE where the template does not show earlier answers. */
 nh_status gen_render_next(
     const gen *g, const char *user, size_t len, int think, const int32_t *history, size_t history_count, gen_prompt *out, nh_error *e);
 /* Whether a history ends inside a thought. */

@@ -28,6 +28,14 @@ static uint64_t stage_reaches(const nh_engine_stats *s, int stage, double part)
 	return 0;
 }
 
+/* Whether the ops were timed: only where --stats asked for it when the model was opened. */
+static bool timed(const nh_engine_stats *s)
+{
+	for (size_t i = 0; i < s->op_count; i++)
+		if (s->ops[i].ns > 0) return true;
+	return false;
+}
+
 static void memory_lines(const nh_engine_stats *s)
 {
 	char state[32], kv[32], scratch[32], snapshots[32], spilled[32];
@@ -72,9 +80,11 @@ void gen_stats(const gen *g)
 	fprintf(stderr, "\n%-22s %9s %11s %14s %9s %12s\n", "op", "calls", "rows", "bytes", "reference", "us");
 	for (size_t i = 0; i < s.op_count; i++) {
 		const nh_op_stat *o = &s.ops[i];
+		char us[32] = "not measured";
 		if (o->calls == 0) continue;
-		fprintf(stderr, "%-22s %9" PRIu64 " %11" PRIu64 " %14" PRIu64 " %9" PRIu64 " %12" PRIu64 "\n", o->op, o->calls, o->rows, o->bytes,
-		    o->reference_calls, o->ns / 1000);
+		if (timed(&s)) snprintf(us, sizeof us, "%" PRIu64, o->ns / 1000);
+		fprintf(stderr, "%-22s %9" PRIu64 " %11" PRIu64 " %14" PRIu64 " %9" PRIu64 " %12s\n", o->op, o->calls, o->rows, o->bytes,
+		    o->reference_calls, us);
 	}
 }
 
@@ -106,7 +116,7 @@ json_t *gen_stats_json(const gen *g)
 		put(op, "rows", s.ops[i].rows);
 		put(op, "bytes", s.ops[i].bytes);
 		put(op, "reference_calls", s.ops[i].reference_calls);
-		put(op, "ns", s.ops[i].ns);
+		if (timed(&s)) put(op, "ns", s.ops[i].ns);
 		json_object_set_new(ops, s.ops[i].op, op);
 	}
 	json_object_set_new(out, "ops", ops);

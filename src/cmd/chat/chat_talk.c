@@ -149,12 +149,13 @@ static nh_status remember(talk *t, const answer *a, nh_error *e)
 	return m && json_array_append_new(t->now.messages, m) == 0 ? NH_OK : ERR_NOMEM(e);
 }
 
-static void tell(const talk *t, bool go_on, const answer *a)
+/* known: tokens of the history that went on; 0: a fresh request, of which the engine's prefix cache may have known a part. */
+static void tell(const talk *t, size_t known, const answer *a)
 {
 	const nh_request_stats *s = &a->done.stats;
 	uint64_t decoded = s->generated_tokens > 0 ? s->generated_tokens - 1 : 0;
 	cmd_note(t->g.a, "%s; %" PRIu64 " tokens reused, %" PRIu64 " computed, %" PRIu64 " generated (%s), %.0f tokens/s",
-	    go_on ? "continued" : "from the messages", s->reused_tokens, s->computed_tokens, s->generated_tokens,
+	    known ? "continued" : "from the messages", known ? known : s->reused_tokens, s->computed_tokens, s->generated_tokens,
 	    gen_finish_word(a->done.finish), gen_per_second(decoded, s->decode_us));
 }
 
@@ -164,13 +165,14 @@ static nh_status turn(talk *t, const char *text, size_t len, nh_error *e)
 	answer a = {0};
 	size_t first = 0;
 	bool go_on = false;
+	size_t known = talk_tokens(t);
 	json_t *m = json_pack("{s:s, s:s%}", "role", "user", "content", text, len);
 	if (!m || json_array_append_new(t->now.messages, m) != 0) return ERR(e, NH_ERR_ARG, "the message is not UTF-8 text");
 	nh_status s = make_prompt(t, text, len, &prompt, &first, &go_on, e);
 	if (s == NH_OK) s = submit(t, &prompt, first, go_on, &a, e);
 	if (s == NH_OK && a.done.stats.generated_tokens == 0) s = ERR(e, NH_ERR_CANCELLED, "stopped before the answer began");
 	if (s == NH_OK) s = remember(t, &a, e);
-	if (s == NH_OK) tell(t, go_on, &a);
+	if (s == NH_OK) tell(t, go_on ? known : 0, &a);
 	nh_free(prompt.ids);
 	buf_deinit(&a.reasoning);
 	buf_deinit(&a.content);
