@@ -12,7 +12,7 @@
 static void help_is_everywhere(void **state)
 {
 	(void)state;
-	static const char *const commands[] = {"inspect", "tokenize", "template", "mkmodel"};
+	static const char *const commands[] = {"run", "chat", "session", "inspect", "tokenize", "template", "mkmodel"};
 	has(NULL, "$N --version", "nemotron 0.");
 	for (size_t k = 0; k < ARRAY_LEN(commands); k++) {
 		char line[100];
