@@ -370,6 +370,12 @@ static void refusals_name_the_reason(void **state)
 	refused(&(mk_options){.pattern = "MXM"}, "m", "letters");
 	refused(&(mk_options){.config = (const char *[]){"hidden_size"}, .config_count = 1}, "m", "KEY=VALUE");
 	refused(&(mk_options){.config = (const char *[]){"hidden_size=-3"}, .config_count = 1}, "m", "hidden_size");
+	refused(&(mk_options){.config = (const char *[]){"eos_token_id=512"}, .config_count = 1}, "m", "eos_token_id");
+	refused(&(mk_options){.config = (const char *[]){"\xff=1"}, .config_count = 1}, "m", "not UTF-8");
+	char many[NM_MAX_LAYERS + 2];
+	memset(many, 'M', sizeof many - 1);
+	many[sizeof many - 1] = '\0';
+	refused(&(mk_options){.pattern = many}, "m", "has 4097 layers, the limit is 4096");
 	refused(&(mk_options){.config = (const char *[]){"use_rope=true"}, .config_count = 1, .from = dir_path("none.json")}, "m", "none.json");
 	refused(&(mk_options){.format = MK_NVFP4, .config = (const char *[]){"moe_intermediate_size=24"}, .config_count = 1}, "m",
 	    "multiple of 16");

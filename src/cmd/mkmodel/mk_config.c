@@ -26,8 +26,8 @@ static const char small_config[] =
 static nh_status set_pattern(json_t *c, const char *pattern, nh_error *e)
 {
 	size_t n = strlen(pattern);
-	if (n == 0 || n > NM_MAX_LAYERS || strspn(pattern, "M*-E") != n)
-		return ERR(e, NH_ERR_ARG, "pattern %.80s: expected letters M, *, - and E", pattern);
+	if (n > NM_MAX_LAYERS) return ERR(e, NH_ERR_ARG, "pattern: has %zu layers, the limit is %d", n, NM_MAX_LAYERS);
+	if (n == 0 || strspn(pattern, "M*-E") != n) return ERR(e, NH_ERR_ARG, "pattern %.80s: expected letters M, *, - and E", pattern);
 	json_object_del(c, "layers_block_type");
 	json_object_del(c, "layer_types");
 	json_object_del(c, "block_configs");
@@ -115,7 +115,7 @@ static nh_status set_key(json_t *c, const char *assignment, bool take_pattern, n
 	nh_status s = v != NULL ? NH_OK : ERR(e, NH_ERR_ARG, "config %.80s: the value is not UTF-8", assignment);
 	bool letters = strcmp(key, "hybrid_override_pattern") == 0 && json_is_string(v);
 	if (s == NH_OK && letters && take_pattern) s = set_pattern(c, json_string_value(v), e);
-	if (s == NH_OK && !letters) json_object_set(c, key, v);
+	if (s == NH_OK && !letters && json_object_set(c, key, v) != 0) s = ERR(e, NH_ERR_ARG, "config %.80s: the key is not UTF-8", assignment);
 	json_decref(v);
 	mem_free(key);
 	return s;
