@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * test_engine_laws.c: the engine's laws on checkpoints of several formats and on the built-in model: a request's tokens and log-probabilities are
+ * those that it has alone, compared as doubles, whatever happens around it. Each law prints what it exercised and fails where that is nothing.
+ */
+#include "test.h"
+
+#include <string.h>
+
+#include "base/base_mem.h"
+#include "base/base_rng.h"
+#include "common/model_bench.h"
+#include "engine/engine_impl.h"
+#include "engine/open.h"
+
+#define REQUESTS 24
+#define MOST 32 /* tokens of a request */
+
+typedef struct answer {
+	int32_t token[MOST];
+	double logprob[MOST];
+	int tokens;
+	nh_finish finish;
+	nh_request_stats stats;
+	double prompt_sum; /* of the prompt's log-probabilities, in order */
+} answer;
+
+typedef struct question {
+	int32_t prompt[256];
+	int n, tokens, priority;
+	bool score, sampled, penalty;
+	answer alone;
+} question;
+
+static engine_model *m;
+static question q[REQUESTS];
+
+/* Around pages of 64 and chunks of 8; some ask for scores, some draw, some punish. */
+static void questions(uint64_t seed)
+{
+	static const int LENGTH[] = {1, 63, 64, 65, 129, 8, 40, 95};
+	memset(q, 0, sizeof q);
+	for (int i = 0; i < REQUESTS; i++) {
+		q[i].n = i < 8 ? LENGTH[i] : 1 + (int)(rng_u64(seed, (uint64_t)i, 2) % 100);
+		q[i].tokens = 10 + (int)(rng_u64(seed, (uint64_t)i, 1) % 16);
+		q[i].priority = i % 3;
+		q[i].score = i % 4 == 3;
+		q[i].sampled = i % 2;
+		q[i].penalty = i % 3 == 2;
+		for (int k = 0; k < q[i].n; k++)
+			q[i].prompt[k] = (int32_t)(rng_u64(seed, (uint64_t)k, i % 2 ? 3 : 4 + (uint64_t)i) % (uint64_t)m->m->shape.vocab);
+	}
+}
+
+static engine_spec spec_of(const question *a, int i)
+{
+	engine_spec s = {.prompt = a->prompt,
+	    .prompt_tokens = (size_t)a->n,
+	    .max_tokens = a->tokens,
+	    .top_p = 1,
+	    .repetition_penalty = a->penalty ? 1.2 : 1,
+	    .temperature = a->sampled ? 0.7 : 0,
+	    .seed = 100 + (uint64_t)i,
+	    .top_logprobs = 1,
+	    .prompt_logprobs = a->score,
+	    .priority = a->priority,
+	    .ignore_end = true};
+	return s;
+}
+
+static engine *open_engine(engine_options o)
+{
+	engine *g;
+	nh_error e = {0};
+	o.max_context = 512;
+	if (engine_open(&g, &m->parts, &o, &e) != NH_OK) fail_msg("%s", e.text);
+	return g;
+}
+
+static engine_request *ask(engine *g, const engine_spec *s)
+{
+	engine_request *r;
+	nh_error e = {0};
+	if (engine_submit(g, s, &r, &e) != NH_OK) fail_msg("%s", e.text);
+	return r;
+}
+
+static void collect(answer *a, engine_request *r, engine_session **kept)
+{
+	engine_event v;
+	nh_error e = {0};
+	memset(a, 0, sizeof *a);
+	while (engine_request_next(r, &v, -1) == NH_OK) {
+		if (v.type == NH_EVENT_PROMPT) a->prompt_sum = a->prompt_sum * 1.0000001 + v.logprob;
+		if (v.type == NH_EVENT_TOKEN) {
+			a->token[a->tokens] = v.token;
+			a->logprob[a->tokens++] = v.logprob;
+		}
+		if (v.type == NH_EVENT_ERROR) fail_msg("%s", v.error->text);
+		if (v.type == NH_EVENT_DONE) a->finish = v.finish, a->stats = v.stats;
+	}
+	if (kept && engine_session_take(r, kept, &e) != NH_OK) fail_msg("%s", e.text);
+	engine_request_release(r);
+}
+
+static void same(const char *law, int i, const answer *want, const answer *got)
+{
+	if (want->tokens != got->tokens || memcmp(want->token, got->token, sizeof want->token) != 0 ||
+	    memcmp(want->logprob, got->logprob, sizeof want->logprob) != 0 || memcmp(&want->prompt_sum, &got->prompt_sum, sizeof(double)) != 0)
+		fail_msg("%s: request %d differs from what it says alone", law, i);
+}
+
+static uint64_t alone(void)
+{
+	engine *g = open_engine((engine_options){.max_sequences = 1, .no_prefix_cache = true});
+	for (int i = 0; i < REQUESTS; i++) {
+		engine_spec s = spec_of(&q[i], i);
+		collect(&q[i].alone, ask(g, &s), NULL);
+		assert_int_equal(q[i].alone.tokens, q[i].tokens);
+	}
+	engine_stats s;
+	engine_get_stats(g, &s);
+	engine_close(g);
+	return s.steps;
+}
+
+/* NaN bytes in everything that nobody has written, and slots and pages handed out in another order. Before the first request: the engine's thread
+ * sleeps. */
+static void disturb(engine *g, uint64_t seed)
+{
+	for (int i = 0; i < g->states.layers; i++) {
+		memset(g->states.layer[i].conv.data, 0xFF, tensor_bytes(&g->states.layer[i].conv));
+		memset(g->states.layer[i].ssm.data, 0xFF, tensor_bytes(&g->states.layer[i].ssm));
+	}
+	for (int i = 0; i < g->pages.layers; i++) {
+		memset(g->pages.layer[i].k.data, 0xFF, tensor_bytes(&g->pages.layer[i].k));
+		memset(g->pages.layer[i].v.data, 0xFF, tensor_bytes(&g->pages.layer[i].v));
+	}
+	pool *pools[] = {&g->states.pool, &g->pages.pool};
+	for (int k = 0; k < 2; k++)
+		for (int32_t i = pools[k]->count - 1; i > 0; i--) {
+			int32_t j = (int32_t)(rng_u64(seed, (uint64_t)i, (uint64_t)k) % (uint64_t)(i + 1)), was = pools[k]->stack[i];
+			pools[k]->stack[i] = pools[k]->stack[j];
+			pools[k]->stack[j] = was;
+		}
+}
+
+/* All questions at once; every third of `cancel` more is taken back. */
+static engine_stats together(const char *law, engine_options o, bool poison, int cancel, bool scores)
+{
+	engine *g = open_engine(o);
+	engine_request *r[REQUESTS], *gone[REQUESTS];
+	if (poison) disturb(g, 5);
+	for (int i = 0; i < REQUESTS; i++) {
+		engine_spec s = spec_of(&q[i], i);
+		if (i < cancel) gone[i] = ask(g, &s);
+		if (scores || !q[i].score) r[i] = ask(g, &s);
+		if (i < cancel && i % 2) engine_request_cancel(gone[i]);
+	}
+	for (int i = 0; i < cancel; i++) engine_request_release(gone[i]);
+	for (int i = 0; i < REQUESTS; i++) {
+		answer a;
+		if (!scores && q[i].score) continue;
+		collect(&a, r[i], NULL);
+		same(law, i, &q[i].alone, &a);
+	}
+	engine_stats s;
+	engine_get_stats(g, &s);
+	engine_close(g);
+	return s;
+}
+
+static void company(const char *name, uint64_t steps_alone)
+{
+	engine_stats s = together("batch", (engine_options){.max_sequences = 64, .no_prefix_cache = true}, false, 0, true);
+	printf("LAW batch of 1 = batch of many: %s: %d requests, %d steps instead of %d\n", name, REQUESTS, (int)s.steps, (int)steps_alone);
+	assert_true(s.steps * 2 < steps_alone);
+	s = together("split", (engine_options){.max_sequences = 64, .no_prefix_cache = true, .step_tokens = 1}, true, 0, true);
+	printf("LAW any split = no split, poison and permutation: %s: %d steps, %d chunks in %d scans\n", name, (int)s.steps,
+	    (int)s.scan_chunks, (int)s.scan_calls);
+	assert_true(s.steps > 40);
+	s = together("cancel", (engine_options){.max_sequences = 16}, true, REQUESTS, true);
+	printf("LAW a cancelled neighbour = none: %s: %d of %d cancelled\n", name, (int)s.cancelled, (int)s.requests);
+	assert_true(s.cancelled > 2);
+	s = together("drafts", (engine_options){.max_sequences = 8, .draft = NH_DRAFT_NGRAM, .draft_tokens = 3}, true, 0, false);
+	assert_true(s.drafted_tokens > 0);
+	/* Room for two of the long ones. */
+	engine *g = open_engine((engine_options){.max_sequences = 1});
+	engine_stats one;
+	engine_get_stats(g, &one);
+	engine_close(g);
+	uint64_t slot = one.state_bytes / one.slots_total, page = one.kv_bytes / one.pages_total;
+	s = together("swap", (engine_options){.max_sequences = 6, .memory_bytes = 8 * slot + 5 * page, .no_prefix_cache = true}, true, 0, true);
+	printf("LAW swapped = never: %s: %d out, %d in, %d pages\n", name, (int)s.swaps_out, (int)s.swaps_in, (int)s.pages_total);
+	assert_true(s.swaps_out > 0 && s.swaps_in == s.swaps_out);
+}
+
+/* Two tokens in random order: the drafter guesses about half of them. */
+static void drafts(const char *name)
+{
+	static const nh_bias EITHER[] = {{10, 40}, {11, 40}};
+	answer want[4], got;
+	engine_request *r[4];
+	engine *plain = open_engine((engine_options){.max_sequences = 1, .no_prefix_cache = true});
+	engine_spec s[4];
+	for (int i = 0; i < 4; i++) {
+		s[i] = spec_of(&q[i + 1], i);
+		s[i].temperature = 4;
+		s[i].bias = EITHER;
+		s[i].bias_count = 2;
+		s[i].max_tokens = MOST;
+		s[i].prompt_logprobs = false;
+		s[i].frequency_penalty = i == 2 ? 0.1 : 0;
+		collect(&want[i], ask(plain, &s[i]), NULL);
+	}
+	engine_close(plain);
+	engine *g = open_engine((engine_options){.max_sequences = 3, .draft = NH_DRAFT_NGRAM, .draft_tokens = 5});
+	disturb(g, 8);
+	for (int i = 0; i < 4; i++) r[i] = ask(g, &s[i]);
+	for (int i = 0; i < 4; i++) {
+		collect(&got, r[i], NULL);
+		same("drafts", i, &want[i], &got);
+	}
+	engine_stats t;
+	engine_get_stats(g, &t);
+	engine_close(g);
+	printf("LAW draft on = draft off: %s: %d accepted, %d rejected\n", name, (int)t.accepted_tokens,
+	    (int)(t.drafted_tokens - t.accepted_tokens));
+	assert_true(t.accepted_tokens > 5 && t.drafted_tokens > t.accepted_tokens + 5);
+}
+
+/* Cold and again, at lengths around borders; every hit says what the cold run says. */
+static void prefixes(const char *name)
+{
+	static const int LENGTH[] = {8, 63, 64, 65, 72, 127, 128, 129, 136, 193};
+	engine *g = open_engine((engine_options){.max_sequences = 2}), *cold = NULL;
+	answer want[ARRAY_LEN(LENGTH)], got;
+	question a = {.tokens = 3};
+	int hits = 0;
+	uint64_t reused = 0, computed = 0;
+	for (int k = 0; k < 256; k++) a.prompt[k] = (int32_t)(rng_u64(9, (uint64_t)k, 1) % (uint64_t)m->m->shape.vocab);
+	engine_close(g);
+	cold = open_engine((engine_options){.max_sequences = 1, .no_prefix_cache = true});
+	for (size_t i = 0; i < ARRAY_LEN(LENGTH); i++) {
+		a.n = LENGTH[i];
+		engine_spec s = spec_of(&a, 0);
+		collect(&want[i], ask(cold, &s), NULL);
+	}
+	engine_close(cold);
+	g = open_engine((engine_options){.max_sequences = 2});
+	disturb(g, 3);
+	for (int round = 0; round < 2; round++)
+		for (size_t i = 0; i < ARRAY_LEN(LENGTH); i++) {
+			a.n = LENGTH[i];
+			engine_spec s = spec_of(&a, 0);
+			collect(&got, ask(g, &s), NULL);
+			same("prefix", LENGTH[i], &want[i], &got);
+			assert_int_equal(got.stats.reused_tokens + got.stats.computed_tokens, LENGTH[i]);
+			if (round) assert_int_equal(got.stats.reused_tokens, (LENGTH[i] - 1) / 64 * 64); /* the largest edge below the prompt */
+			hits += got.stats.reused_tokens > 0;
+			reused += got.stats.reused_tokens;
+			computed += got.stats.computed_tokens;
+		}
+	engine_close(g);
+	printf("LAW prefix hit = cold: %s: %d hits, %d tokens reused, %d computed\n", name, hits, (int)reused, (int)computed);
+	assert_true(hits > 8 && reused > 0);
+}
+
+static void sessions(const char *name)
+{
+	engine *g = open_engine((engine_options){.max_sequences = 3});
+	const question *a = &q[4];
+	int continued = 0, forked = 0;
+	for (int stop = 1; stop < a->tokens; stop += 4) {
+		engine_spec s = spec_of(a, 4);
+		answer first, rest[2];
+		engine_session *kept = NULL;
+		s.max_tokens = stop;
+		s.keep_session = true;
+		collect(&first, ask(g, &s), &kept);
+		for (int k = 0; k < 2; k++) { /* twice from the same state */
+			engine_spec more = spec_of(a, 4);
+			more.prompt_tokens = 0;
+			more.session = kept;
+			more.max_tokens = a->tokens - stop;
+			engine_request *beside =
+			    k ? ask(g, &(engine_spec){.prompt = q[3].prompt, .prompt_tokens = 65, .max_tokens = 5, .top_p = 1, .repetition_penalty = 1})
+			      : NULL;
+			collect(&rest[k], ask(g, &more), NULL);
+			engine_request_release(beside);
+			assert_int_equal(rest[k].stats.computed_tokens, 0);
+			assert_int_equal(rest[k].tokens, a->tokens - stop);
+			for (int i = 0; i < rest[k].tokens; i++) {
+				if (rest[k].token[i] != a->alone.token[stop + i] ||
+				    memcmp(&rest[k].logprob[i], &a->alone.logprob[stop + i], sizeof(double)) != 0)
+					fail_msg("continued after %d: token %d differs", stop, i);
+				continued++;
+			}
+		}
+		engine_session_close(kept);
+	}
+	for (int k = 1; k <= 4; k += 3) { /* a prompt of 63 and one of 129 */
+		engine_spec s = spec_of(&q[k], k);
+		s.temperature = 1;
+		s.prompt_logprobs = false;
+		answer one[3];
+		for (int c = 0; c < 3; c++, s.seed++) collect(&one[c], ask(g, &s), NULL);
+		s.seed -= 3;
+		s.choices = 3;
+		int at[3] = {0};
+		engine_event v;
+		engine_request *r = ask(g, &s);
+		while (engine_request_next(r, &v, -1) == NH_OK) {
+			if (v.type != NH_EVENT_TOKEN) continue;
+			const answer *w = &one[v.choice];
+			int i = at[v.choice]++;
+			if (v.token != w->token[i] || memcmp(&v.logprob, &w->logprob[i], sizeof(double)) != 0)
+				fail_msg("choice %d: token %d differs", v.choice, i);
+			forked++;
+		}
+		engine_request_release(r);
+	}
+	engine_stats s;
+	engine_get_stats(g, &s);
+	engine_close(g);
+	printf("LAW continued = never stopped, forked = separate: %s: %d tokens continued, %d of choices, %d states back\n", name, continued,
+	    forked, (int)s.swaps_in);
+	assert_true(continued > 10 && forked > 30 && s.swaps_in > 0);
+}
+
+static void laws(const char *name, const char *dir, const char *numerics, bool check)
+{
+	nh_error e = {0};
+	if (engine_model_open(&m, dir, &(open_options){.numerics = numerics, .check = check}, &e) != NH_OK) fail_msg("%s", e.text);
+	questions(1);
+	uint64_t steps = alone();
+	company(name, steps);
+	drafts(name);
+	prefixes(name);
+	sessions(name);
+	engine_model_close(m);
+}
+
+static void on_made_checkpoints(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name;
+		mk_format format;
+		const char *pattern, *numerics;
+	} CASES[] = {
+	    {"laws-bf16", MK_BF16, "M*-", "portable"},
+	    {"laws-fp8", MK_FP8, "ME*-", "hopper"},
+	    {"laws-mixed", MK_MIXED, "M*EM-", "portable"},
+	    {"laws-exact", MK_NVFP4, "ME*", "exact"},
+	};
+	static const char *const CONFIG[] = {"hidden_size=32", "vocab_size=320", "chunk_size=8", "mamba_num_heads=2", "mamba_head_dim=16",
+	    "ssm_state_size=16", "n_groups=1", "max_position_embeddings=4096"};
+	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+		const mk_options o = {
+		    .format = CASES[i].format, .seed = 7 + i, .pattern = CASES[i].pattern, .config = CONFIG, .config_count = ARRAY_LEN(CONFIG)};
+		laws(CASES[i].name, bench_checkpoint(CASES[i].name, &o), CASES[i].numerics, i == 1);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(on_made_checkpoints)};
+	return cmocka_run_group_tests_name("engine_laws", tests, NULL, NULL);
+}
