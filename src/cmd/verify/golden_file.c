@@ -200,10 +200,10 @@ nh_status golden_same_files(const char *path, const json_t *m, const nh_model *m
 	const char *config = text_at(m, "config_sha256"), *name;
 	json_t *digest;
 	if (*config) TRY(same_file(path, model, "config.json", config, progress, user, e));
+	json_object_foreach((json_t *)(uintptr_t)files, name, digest)
+	    TRY(same_file(path, model, name, json_string_value(digest) ? json_string_value(digest) : "", progress, user, e));
 	for (size_t i = 0; i < nh_model_file_count(model); i++)
 		if (is_shard(nh_model_file_name(model, i)) && !json_object_get(files, nh_model_file_name(model, i)))
 			return ERR(e, NH_ERR_CONFIG, "%s: model.files: has no SHA-256 of %s, which the model has", path, nh_model_file_name(model, i));
-	json_object_foreach((json_t *)(uintptr_t)files, name, digest)
-	    TRY(same_file(path, model, name, json_string_value(digest) ? json_string_value(digest) : "", progress, user, e));
 	return NH_OK;
 }
