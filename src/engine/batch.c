@@ -57,11 +57,13 @@ static void layout_item(step_item *i, int64_t vocab)
 	if (!i->decode && after && r->spec.forced_tokens) i->force = r->spec.forced[0];
 	if (end >= r->limit || !after) i->draws = 0;
 	else i->draws = i->decode ? i->rows : r->choices;
-	i->prompt = (step_logprobs){
-	    .n = prompt_rows(i), .M = (int)r->spec.prompt_want_per_position, .K = step_best_count(r->spec.prompt_top_logprobs, vocab)};
-	i->taken = (step_logprobs){.n = request_wants_logprobs(&r->spec) ? i->draws : 0,
-	    .M = (int)r->spec.want_per_step,
-	    .K = step_best_count(r->spec.top_logprobs, vocab)};
+	/* Field by field: the tensors beside them mean nothing where n is 0. */
+	i->prompt.n = prompt_rows(i);
+	i->prompt.M = (int)r->spec.prompt_want_per_position;
+	i->prompt.K = step_best_count(r->spec.prompt_top_logprobs, vocab);
+	i->taken.n = request_wants_logprobs(&r->spec) ? i->draws : 0;
+	i->taken.M = (int)r->spec.want_per_step;
+	i->taken.K = step_best_count(r->spec.top_logprobs, vocab);
 	i->R = i->prompt.n > 0 || r->spec.trace ? i->rows : !i->draws ? 0 : i->decode ? i->rows : 1;
 	i->E = r->spec.embed == NH_EMBED_MEAN ? i->rows : r->spec.embed == NH_EMBED_LAST && after;
 	i->edits = edits(i);

@@ -202,7 +202,7 @@ static nh_status add_edited(step_item *i, int choice, int64_t position, sample_b
 		if (r->spec.mask(r->spec.mask_user, choice, position, mask, words)) bits = mask;
 		else {
 			i->failed = true;
-			ERR(&r->error, NH_ERR_CANCELLED, "position %lld: the token mask failed", (long long)position);
+			ERR(&r->error, NH_ERR_STATE, "position %lld: the token mask failed", (long long)position);
 		}
 	}
 	if (i->force >= 0 || i->failed) p = sample_default();

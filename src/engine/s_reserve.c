@@ -116,8 +116,10 @@ static void drop_moved(engine *g)
 	step *s = &g->step;
 	int to = 0;
 	for (int k = 0; k < s->items; k++)
-		if (s->item[k].q->state == SEQUENCE_RUNS) s->item[to++] = s->item[k];
-		else if (forks(&s->item[k])) {
+		if (s->item[k].q->state == SEQUENCE_RUNS) {
+			if (to != k) s->item[to] = s->item[k];
+			to++;
+		} else if (forks(&s->item[k])) {
 			const engine_request *r = s->item[k].q->r;
 			g->step.forks -= r->choices - 1;
 			g->step.page_forks -= r->given % PAGES_TOKENS ? r->choices - 1 : 0;
@@ -126,7 +128,8 @@ static void drop_moved(engine *g)
 	s->items = to;
 }
 
-/* Nobody could be given room: the last resort is to move the lowest ranked one out. True: something changed. */
+/* Nobody could be given room: the last resort is to move the lowest ranked one out, and where the host has no memory either, to end it. True:
+ * something changed. */
 static bool clear_out(engine *g)
 {
 	sequence *last = NULL;
@@ -135,7 +138,11 @@ static bool clear_out(engine *g)
 		if (q->state == SEQUENCE_RUNS && q->memory.length > 0 && (!last || rank_compare(q, last) > 0)) last = q;
 	}
 	if (!last || g->running < 2) return false;
-	return preempt(g, last);
+	if (preempt(g, last)) return true;
+	ERR(&last->r->error, NH_ERR_NOMEM, "KV pages: all are in use, and the host has no memory to move %lld tokens to",
+	    (long long)last->memory.length);
+	emit_error(g, last->r);
+	return true;
 }
 
 static bool plan(engine *g)
@@ -146,14 +153,18 @@ static bool plan(engine *g)
 	s->items = s->forks = s->page_forks = 0;
 	/* The plan speaks of places in the run list, which changes as sequences are moved out: names first. */
 	for (int k = 0; k < wanted; k++) {
-		sequence *q = g->run[s->plan[k].at];
-		s->item[k] =
-		    (step_item){.q = q, .rows = s->plan[k].rows, .decode = s->view[s->plan[k].at].decode, .pos = q->memory.length, .force = -1};
+		step_item *i = &s->item[k];
+		i->q = g->run[s->plan[k].at];
+		i->rows = s->plan[k].rows;
+		i->decode = s->view[s->plan[k].at].decode;
+		i->pos = i->q->memory.length;
+		i->failed = false;
 	}
 	for (int k = 0; k < wanted; k++) {
-		step_item i = s->item[k];
-		if (i.q->state != SEQUENCE_RUNS || !item_room(g, &i)) continue;
-		s->item[s->items++] = i;
+		step_item *i = &s->item[k];
+		if (i->q->state != SEQUENCE_RUNS || !item_room(g, i)) continue;
+		if (s->items != k) s->item[s->items] = *i;
+		s->items++;
 	}
 	drop_moved(g);
 	for (int k = 0; k < s->items; k++)
