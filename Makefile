@@ -58,7 +58,7 @@ uninstall:
 	DESTDIR="$(DESTDIR)" scripts/install --uninstall build/release "$(PREFIX)"
 
 format:
-	find src include tests abi \( -name '*.c' -o -name '*.h' \) -not -path '*/gen/*' -print0 | xargs -0 clang-format -i
+	find src include tests abi examples \( -name '*.c' -o -name '*.h' \) -not -path '*/gen/*' -print0 | xargs -0 clang-format -i
 
 clean:
 	rm -rf build

@@ -52,8 +52,7 @@ static json_t *chat_token(const nh_tokenizer *tokenizer, int32_t id, double logp
 	oai_token_name(tokenizer, id, &name);
 	json_t *bytes = json_array();
 	for (size_t i = 0; i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
-	json_t *o =
-	    name.failed ? NULL : json_pack("{s:s%, s:f, s:O}", "token", name.data, name.len, "logprob", told(logprob), "bytes", bytes);
+	json_t *o = name.failed ? NULL : json_pack("{s:s%, s:f, s:O}", "token", name.data, name.len, "logprob", told(logprob), "bytes", bytes);
 	json_decref(bytes);
 	buf_deinit(&name);
 	return o;
