@@ -3,6 +3,7 @@
  */
 #include "chat/jinja_text.h"
 
+#include <assert.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -260,6 +261,7 @@ void jtext_repr_float(double d, buf *out)
 	for (; *p && *p != 'e'; p++)
 		if (*p >= '0' && *p <= '9') digits[nd++] = *p;
 	int exponent = (int)strtol(*p ? p + 1 : "0", NULL, 10);
+	assert(nd > 0); /* %e always writes a digit */
 	while (nd > 1 && digits[nd - 1] == '0') nd--;
 	if (signbit(d)) buf_char(out, '-');
 	if (exponent < -4 || exponent >= 16) {

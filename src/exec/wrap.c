@@ -81,7 +81,7 @@ uint64_t wrap_context(op_id op, const void *args)
 	int window = 0;
 	if (op == OP_attn_decode) pos = ((const op_attn_decode *)args)->pos, window = ((const op_attn_decode *)args)->window;
 	if (op == OP_attn_prefill) pos = ((const op_attn_prefill *)args)->pos, window = ((const op_attn_prefill *)args)->window;
-	if (tensor_absent(pos)) return 0;
+	if (!pos || tensor_absent(pos)) return 0;
 	uint64_t sum = 0;
 	for (int64_t i = 0; i < pos->shape[0]; i++) {
 		int64_t keys = wrap_index(pos, i) + 1;

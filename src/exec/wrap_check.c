@@ -3,6 +3,7 @@
  * number no index can be): arithmetic only makes quiet NaNs, so a computed NaN is not taken for a row that was forgotten.
  * The invariant that breaks first: nothing is poisoned that the op also reads.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "exec/wrap_core.h"
@@ -55,6 +56,7 @@ static bool put_line(void *user, void *line, size_t bytes, int64_t row)
 static bool find_line(void *user, void *line, size_t bytes, int64_t row)
 {
 	stain *s = user;
+	assert(s->unit > 0);
 	for (size_t at = 0; at < bytes; at += s->unit) {
 		if (memcmp((char *)line + at, s->pattern, s->unit) != 0) continue;
 		s->row = row;

@@ -123,9 +123,10 @@ static nh_status check_index(const st_set *s, const st_index *x, const char *dir
 		const st_index_entry *want = st_index_at(x, i);
 		const entry *have = k < s->count ? &s->entries[k] : NULL;
 		int c = !want ? 1 : !have ? -1 : strcmp(want->tensor, have->tensor->name);
-		if (c < 0) naming_add(&absent, want->tensor, st_index_shard(x, want->shard));
-		if (c > 0) naming_add(&extra, have->tensor->name, path_base(st_file_path(s->files[have->file])));
-		if (c == 0 && want->shard != have->file) naming_add(&moved, want->tensor, path_base(st_file_path(s->files[have->file])));
+		if (c < 0 && want) naming_add(&absent, want->tensor, st_index_shard(x, want->shard));
+		if (c > 0 && have) naming_add(&extra, have->tensor->name, path_base(st_file_path(s->files[have->file])));
+		if (c == 0 && want && have && want->shard != have->file)
+			naming_add(&moved, want->tensor, path_base(st_file_path(s->files[have->file])));
 		i += c <= 0;
 		k += c >= 0;
 	}

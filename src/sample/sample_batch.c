@@ -105,7 +105,7 @@ static void add_tables(sample_batch *b, const sample_params *p, const sample_his
 	if ((b->has_mask[r] = mask || p->allowed)) {
 		uint32_t *line = b->mask + r * words;
 		memset(line, p->allowed ? 0 : 0xFF, words * sizeof *line);
-		for (int64_t i = 0; i < p->allowed_count; i++) line[p->allowed[i] / 32] |= 1u << (p->allowed[i] % 32);
+		for (int64_t i = 0; p->allowed && i < p->allowed_count; i++) line[p->allowed[i] / 32] |= 1u << (p->allowed[i] % 32);
 		for (size_t i = 0; mask && i < words; i++) line[i] &= mask[i];
 		b->any_mask = true;
 	}
