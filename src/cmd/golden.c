@@ -88,7 +88,7 @@ static void add_token(const nh_event *ev, json_t *ids, json_t *topk, json_t *mar
 	json_array_append_new(margins, json_real(ev->margin));
 }
 
-static nh_status entry(golden_job *j, const char *name, const int32_t *prompt, size_t count, json_t *entries, nh_error *e)
+static nh_status entry(golden_job *j, const char *path, const char *name, const int32_t *prompt, size_t count, json_t *entries, nh_error *e)
 {
 	nh_request_options o;
 	nh_request *r;
@@ -99,14 +99,14 @@ static nh_status entry(golden_job *j, const char *name, const int32_t *prompt, s
 	o.max_tokens = j->tokens;
 	o.ignore_end = j->ignore_end;
 	o.top_logprobs = j->top;
-	TRY(nh_engine_submit(j->engine, &o, &r, e));
+	nh_status s = nh_engine_submit(j->engine, &o, &r, e);
+	if (s != NH_OK) return err_prefix(e, s, "%s: %s", path, name);
 	cmd_on_interrupt(cancel, r);
 	json_t *ids = json_array(), *topk = json_array(), *margins = json_array();
-	nh_status s;
 	do {
 		s = nh_request_next(r, &ev, sizeof ev, -1);
 		if (s == NH_OK && ev.type == NH_EVENT_TOKEN) add_token(&ev, ids, topk, margins);
-		if (s == NH_OK && ev.type == NH_EVENT_ERROR) s = ERR(e, (nh_status)ev.error.code, "%s: %s", name, ev.error.text);
+		if (s == NH_OK && ev.type == NH_EVENT_ERROR) s = ERR(e, (nh_status)ev.error.code, "%s: %s: %s", path, name, ev.error.text);
 	} while (s == NH_OK && ev.type != NH_EVENT_DONE);
 	if (s == NH_OK && ev.finish == NH_FINISH_CANCELLED) s = ERR(e, NH_ERR_CANCELLED, "cancelled");
 	cmd_on_interrupt(NULL, NULL);
@@ -142,7 +142,8 @@ static nh_status prompt_ids(golden_job *j, const json_t *p, const char *path, si
 static nh_status all_entries(golden_job *j, const json_t *prompts, const char *path, json_t *entries, nh_error *e)
 {
 	const json_t *list = json_is_object(prompts) ? json_object_get(prompts, "prompts") : prompts;
-	if (!json_is_array(list)) return ERR(e, NH_ERR_FORMAT, "%s: expected a list of prompts, or an object with the key prompts", path);
+	if (!json_is_array(list) || json_array_size(list) == 0)
+		return ERR(e, NH_ERR_FORMAT, "%s: expected a list of one prompt or more, or an object with the key prompts", path);
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const json_t *p = json_array_get(list, i);
 		const char *name = json_string_value(json_object_get(p, "name"));
@@ -151,7 +152,7 @@ static nh_status all_entries(golden_job *j, const json_t *prompts, const char *p
 		char number[32];
 		snprintf(number, sizeof number, "%zu", i);
 		nh_status s = prompt_ids(j, p, path, i, &ids, &count, e);
-		if (s == NH_OK) s = entry(j, name ? name : number, ids, count, entries, e);
+		if (s == NH_OK) s = entry(j, path, name ? name : number, ids, count, entries, e);
 		nh_free(ids);
 		TRY(s);
 		cmd_progress_show(&j->progress, "prompts", i + 1, json_array_size(list));

@@ -30,6 +30,8 @@ void load_report(loader *l, const load_record *r); /* sums, and the caller's fun
 nh_status load_progress(loader *l, size_t bytes, nh_error *e);
 bool load_eager(const loader *l);
 bool load_float(ledger *g, const st_tensor *t); /* BF16 or F32, else noted */
+/* Notes a module that the configuration lists as quantised but that is kept plain by this family: table and router. */
+nh_status load_plain_only(loader *l, const char *module, nh_error *e);
 const st_tensor *load_take(loader *l, const char *name, int rank, const int64_t *shape);
 
 #endif

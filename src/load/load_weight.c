@@ -182,6 +182,16 @@ nh_status load_weight(loader *l, const char *module, int64_t n, int64_t k, weigh
 }
 
 /* Without files the type follows the habit of the releases (model.md 2.6): F32 in quantised ones, BF16 in plain ones. */
+nh_status load_plain_only(loader *l, const char *module, nh_error *e)
+{
+	quant_rule rule = {.scheme = NUM_SCHEME_NONE};
+	if (l->o.quant) TRY(quant_resolve(l->o.quant, module, &rule, e));
+	if (rule.scheme != NUM_SCHEME_NONE)
+		ledger_note(&l->ledger, LEDGER_WRONG, "%s: %s: configured as %s (%s), expected plain: this program reads it in bf16 or f32 only",
+		    l->ledger.files, module, num_scheme_name(rule.scheme), rule.why);
+	return NH_OK;
+}
+
 nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weight *out, nh_error *e)
 {
 	const int64_t shape[2] = {n, k};
@@ -189,6 +199,7 @@ nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weigh
 	num_dtype habit = l->o.quant && quant_source(l->o.quant) ? NUM_F32 : NUM_BF16;
 	*out = (weight){.scheme = NUM_SCHEME_NONE, .dtype = habit, .n = n, .k = k, .scale = 1.0f};
 	TRY(load_string(l, &out->name, e, "%s", module));
+	TRY(load_plain_only(l, module, e));
 	const st_tensor *t = load_take(l, name.text, 2, shape);
 	load_record record = {.module = out->name,
 	    .dtype = t ? t->dtype : habit,

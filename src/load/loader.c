@@ -169,7 +169,11 @@ nh_status load_param(loader *l, const char *name, load_kind kind, int rank, cons
 nh_status load_table(loader *l, const char *name, int64_t rows, int64_t cols, tensor *out, nh_error *e)
 {
 	const int64_t shape[2] = {rows, cols};
+	const char *module;
+	size_t len = strlen(name), tail = strlen(".weight");
 	*out = tensor_2d(NULL, NUM_BF16, rows, cols);
+	TRY(load_string(l, &module, e, "%.*s", (int)(len > tail ? len - tail : len), name));
+	TRY(load_plain_only(l, module, e));
 	const st_tensor *t = load_take(l, name, 2, shape);
 	load_record record = {.module = name, .dtype = t ? t->dtype : NUM_BF16, .n = rows, .k = cols, .rule = "", .used = true};
 	record.file_bytes = t ? t->bytes : out->room;

@@ -293,6 +293,26 @@ static void an_excluded_head_follows_the_file(void **state)
 	}
 }
 
+/* Table and router are plain in this family: a configuration that lists them is not read as if it had not. */
+static void a_listed_table_or_router_is_refused(void **state)
+{
+	(void)state;
+	static const char *const LISTED =
+	    "\"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": \"MIXED_PRECISION\", \"quantized_layers\": {"
+	    "\"backbone.embeddings\": {\"quant_algo\": \"FP8\"}, \"backbone.layers.1.mixer.gate\": {\"quant_algo\": \"FP8\"}}}";
+	const piece p[] = {
+	    {"backbone.embeddings.weight", NUM_BF16, 2, {4, 16}, 1}, {"backbone.layers.1.mixer.gate.weight", NUM_BF16, 2, {4, 16}, 1}};
+	bench b;
+	nh_error e = {0};
+	tensor t;
+	weight w;
+	open_bench(&b, "portable", LISTED, p, ARRAY_LEN(p));
+	assert_int_equal(load_table(b.l, "backbone.embeddings.weight", 4, 16, &t, &e), NH_OK);
+	assert_int_equal(load_router(b.l, "backbone.layers.1.mixer.gate", 4, 16, &w, &e), NH_OK);
+	REFUSED(&b, "2 wrong", "backbone.embeddings: configured as fp8", "backbone.layers.1.mixer.gate: configured as fp8");
+	close_bench(&b);
+}
+
 static void parameters_follow_the_profile(void **state)
 {
 	(void)state;
@@ -412,6 +432,7 @@ int main(void)
 	    cmocka_unit_test(at_most_ten_of_a_kind_are_listed),
 	    cmocka_unit_test(a_scale_must_be_there_and_positive),
 	    cmocka_unit_test(an_excluded_head_follows_the_file),
+	    cmocka_unit_test(a_listed_table_or_router_is_refused),
 	    cmocka_unit_test(parameters_follow_the_profile),
 	    cmocka_unit_test(a_scale_of_the_cache_may_be_absent),
 	    cmocka_unit_test(what_is_not_used_is_accounted_for),
