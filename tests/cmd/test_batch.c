@@ -27,16 +27,16 @@ static void put_requests(const char *name)
 			buf_printf(&b,
 			    "\"url\":\"/v1/chat/completions\",\"body\":{\"model\":\"m\",\"temperature\":0,\"max_tokens\":%d,\"messages\":[{\"role\":"
 			    "\"user\",\"content\":\"What is %s?\"}],\"chat_template_kwargs\":{\"enable_thinking\":%s}}}\n",
-			    2 + i % 7, w, i % 2 ? "true" : "false");
+			    1 + i % 3, w, i % 2 ? "true" : "false");
 		else if (i % 3 == 1)
 			buf_printf(&b,
 			    "\"url\":\"/v1/completions\",\"body\":{\"temperature\":0,\"max_tokens\":%d,\"prompt\":[\"%s, noun.\",\"%s, verb.\"],"
 			    "\"logprobs\":2,\"stop\":[\"e\"]}}\n",
-			    1 + i % 5, w, w);
+			    1 + i % 2, w, w);
 		else
 			buf_printf(&b,
 			    "\"url\":\"/v1/completions\",\"body\":{\"temperature\":0,\"max_tokens\":%d,\"prompt\":\"%s, noun. 1.\",\"echo\":true}}\n",
-			    6 - i % 6, w);
+			    1 + i % 4, w);
 	}
 	assert_false(b.failed);
 	dir_put(name, b.data);
@@ -135,18 +135,18 @@ static void answers_are_the_same_however_they_are_made(void **state)
 	json_t *completed = answers("completed"), *again = sorted(completed);
 	same(again, whole);
 
-	/* Stopped in the middle in three ways; the same command goes on and the answers are those of a batch that ran through. A shell's background
+	/* Stopped in the middle in two ways; the same command goes on and the answers are those of a batch that ran through. A shell's background
 	 * job starts with SIGINT ignored, so this also shows that the program asks for it. */
-	static const char *const signals[] = {"INT", "TERM", "KILL"};
+	static const char *const signals[] = {"INT", "KILL"};
 	size_t kept = 0;
-	for (size_t k = 0; k < 3; k++) {
+	for (size_t k = 0; k < 2; k++) {
 		char command[1024];
 		snprintf(command, sizeof command,
 		    "$N batch -j 3 $M $D/in $D/cut%zu & P=$!; I=0; while [ $I -lt 3000 ] && [ \"$(wc -l < $D/cut%zu.partial 2>/dev/null || echo "
 		    "0)\" -lt %zu ]; do sleep 0.02; I=$((I+1)); done; kill -%s $P; wait $P; S=$?; [ -f $D/cut%zu ] && exit 90; wc -l < "
 		    "$D/cut%zu.partial > $D/kept; exit $S",
 		    k, k, 3 + 4 * k, signals[k], k, k);
-		run_batch(k == 2 ? 137 : 1, command, k == 2 ? NULL : "of 20 lines are answered; the same command goes on from");
+		run_batch(k == 1 ? 137 : 1, command, k == 1 ? NULL : "of 20 lines are answered; the same command goes on from");
 		buf b = {0};
 		nh_error e = {0};
 		assert_int_equal(file_read(dir_path("kept"), 100, &b, &e), NH_OK);
@@ -154,7 +154,7 @@ static void answers_are_the_same_however_they_are_made(void **state)
 		assert_in_range(lines, 3 + 4 * k, LINES - 1);
 		kept += lines;
 		buf_deinit(&b);
-		snprintf(command, sizeof command, "printf '{\"id\":\"batch_req_0' >> $D/cut%zu.partial; $N batch $M $D/in $D/cut%zu", k, k);
+		snprintf(command, sizeof command, "head -c 100000 /dev/zero | tr '\\0' x >> $D/cut%zu.partial; $N batch $M $D/in $D/cut%zu", k, k);
 		char note[64];
 		snprintf(note, sizeof note, "%zu of 20 lines are answered in", lines);
 		run_batch(0, command, note); /* half a line of a crash is cut off */
@@ -163,7 +163,7 @@ static void answers_are_the_same_however_they_are_made(void **state)
 		same(cut, whole);
 		json_decref(cut);
 	}
-	print_message("%zu answers were kept over three interruptions\n", kept);
+	print_message("%zu answers were kept over two interruptions\n", kept);
 	json_decref(whole);
 	json_decref(one);
 	json_decref(completed);
@@ -233,6 +233,31 @@ static void unseeded_requests_repeat(void **state)
 	json_decref(y);
 }
 
+/* Choice i of n is what a request with seed + i alone is told. */
+static void choices_are_requests_with_the_next_seed(void **state)
+{
+	(void)state;
+#define SEEDED(id, rest) LINE(id, "\"prompt\":[\"dog, noun.\",\"The\"],\"temperature\":3,\"max_tokens\":5,\"logprobs\":1," rest)
+	dir_put("in", SEEDED("n", "\"seed\":5,\"n\":3") SEEDED("5", "\"seed\":5") SEEDED("6", "\"seed\":6") SEEDED("7", "\"seed\":7"));
+	run_batch(0, "$N batch -q $M $D/in $D/out", NULL);
+	json_t *list = answers("out"), *choices[4];
+	for (size_t i = 0; i < 4; i++)
+		choices[i] = json_object_get(json_object_get(json_object_get(json_array_get(list, i), "response"), "body"), "choices");
+	assert_int_equal(json_array_size(choices[0]), 6);
+	size_t differ = 0;
+	for (size_t prompt = 0; prompt < 2; prompt++) {
+		for (size_t k = 0; k < 3; k++) {
+			json_t *of_n = json_array_get(choices[0], prompt * 3 + k), *alone = json_array_get(choices[1 + k], prompt);
+			assert_int_equal(json_integer_value(json_object_get(of_n, "index")), prompt * 3 + k);
+			json_object_set(of_n, "index", json_object_get(alone, "index"));
+			if (!json_equal(of_n, alone)) fail_msg("prompt %zu, choice %zu differs from the request alone", prompt, k);
+			differ += !json_equal(of_n, json_array_get(choices[0], prompt * 3));
+		}
+	}
+	assert_true(differ > 0);
+	json_decref(list);
+}
+
 static void files_are_never_lost(void **state)
 {
 	(void)state;
@@ -249,6 +274,9 @@ static void files_are_never_lost(void **state)
 	run_batch(0, "$N batch --restart $M $D/other $D/p && [ $(wc -l < $D/p) = 2 ] && [ ! -f $D/p.partial ]", NULL);
 	run_batch(1, "echo '{}' > $D/q.partial; $N batch $M $D/in $D/q", "q.partial: line 1: answers no line of");
 	run_batch(1, "echo 'text' > $D/q.partial; $N batch $M $D/in $D/q", "q.partial: line 1: answer: line 1");
+	/* Long remains of a crash, behind answers that lie in order, do not reach the output. */
+	run_batch(
+	    0, "cp $D/p $D/t.partial; head -c 100000 /dev/zero | tr '\\0' x >> $D/t.partial; $N batch $M $D/other $D/t && cmp $D/t $D/p", NULL);
 	run_batch(1, "mkdir $D/folder; $N batch $M $D/in $D/folder", "folder: is a folder");
 	run_batch(1, "$N batch $M $D/in $D/none/out", "none/out.partial: No such file or directory");
 	run_batch(1, "$N batch $M $D/none $D/new", "none: ");
@@ -285,6 +313,7 @@ int main(void)
 	if (program_missing()) return 77;
 #define ONE(name) cmocka_unit_test_setup_teardown(name, dir_setup, dir_teardown)
 	const struct CMUnitTest tests[] = {ONE(answers_are_the_same_however_they_are_made), ONE(a_bad_line_fails_alone),
-	    ONE(unknown_members_are_mentioned_once), ONE(unseeded_requests_repeat), ONE(files_are_never_lost), ONE(a_full_disk_is_survived)};
+	    ONE(unknown_members_are_mentioned_once), ONE(unseeded_requests_repeat), ONE(choices_are_requests_with_the_next_seed),
+	    ONE(files_are_never_lost), ONE(a_full_disk_is_survived)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
