@@ -382,10 +382,10 @@ static void soak_round(nh_model *m, const char *dir, uint64_t requests, uint64_t
 
 static void usage(void)
 {
-	fprintf(stderr,
-	    "usage: soak DIR [REQUESTS] [SEED] [MEMORY_BYTES]\n"
-	    "Writes a small model below DIR; 20000 requests unless told otherwise. Exit status 1 when an answer differs, something is\n"
-	    "left in the pools, or something was not exercised.\n");
+	fprintf(stderr, "usage: soak DIR [REQUESTS] [SEED] [MEMORY_BYTES] [MODEL]\n"
+	                "Writes a small model below DIR, unless a MODEL is named; 20000 requests unless told otherwise. Exit status 1 when an "
+	                "answer differs, something is\n"
+	                "left in the pools, or something was not exercised.\n");
 	exit(2);
 }
 
@@ -403,7 +403,7 @@ int main(int argc, char **argv)
 	    "hidden_size=32", "vocab_size=320", "mamba_num_heads=4", "mamba_head_dim=16", "n_groups=2", "ssm_state_size=16", "chunk_size=16"};
 	program = argv[0];
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc < 2 || argc > 5) usage();
+	if (argc < 2 || argc > 6) usage();
 	uint64_t requests = argc > 2 ? number(argv[2]) : 20000, seed = argc > 3 ? number(argv[3]) : 1,
 	         memory = argc > 4 ? number(argv[4]) : 640 << 10;
 	char dir[1024];
@@ -416,7 +416,8 @@ int main(int argc, char **argv)
 	    .config = config,
 	    .config_count = sizeof config / sizeof *config,
 	    .force = true};
-	if (mk_write(dir, &mo, &e) != NH_OK) die("mkmodel", &e);
+	if (argc <= 5 && mk_write(dir, &mo, &e) != NH_OK) die("mkmodel", &e);
+	if (argc > 5) snprintf(dir, sizeof dir, "%s", argv[5]);
 	if (nh_model_open(&m, dir, NULL, &e) != NH_OK) die("model", &e);
 	soak_round(m, argv[1], requests - requests / 4, seed, memory, true);
 	soak_round(m, argv[1], requests / 4, seed + 1, memory, false);
