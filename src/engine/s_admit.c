@@ -31,10 +31,41 @@ void run_remove(engine *g, const sequence *q)
 	g->running = to;
 }
 
+/* Choices that wait for the prompt come and go with it: places that they kept alone could keep it out for ever. */
+static void forks_leave(engine *g, engine_request *r)
+{
+	for (int c = 1; c < r->choices; c++) {
+		if (r->seq[c].state != SEQUENCE_FORKS) continue;
+		run_remove(g, &r->seq[c]);
+		seqmem_release(&r->seq[c].memory);
+		r->seq[c].state = SEQUENCE_WAITS;
+	}
+}
+
+static int forks_waiting(const engine_request *r)
+{
+	int n = 0;
+	for (int c = 1; c < r->choices; c++) n += r->seq[c].state == SEQUENCE_WAITS;
+	return n;
+}
+
+static nh_status forks_enter(engine *g, engine_request *r)
+{
+	for (int c = 1; c < r->choices; c++) {
+		sequence *q = &r->seq[c];
+		if (q->state != SEQUENCE_WAITS) continue;
+		TRY(seqmem_begin(&q->memory, &r->error));
+		q->state = SEQUENCE_FORKS;
+		run_insert(g, q);
+	}
+	return NH_OK;
+}
+
 bool preempt(engine *g, sequence *q)
 {
 	if (swap_out(&q->swap, &q->memory, NULL) != NH_OK) return false;
 	run_remove(g, q);
+	if (q->choice == 0) forks_leave(g, q->r);
 	q->state = SEQUENCE_SWAPPED;
 	q->stats.swaps++;
 	sequence **at = &g->swapped;
@@ -122,18 +153,19 @@ static nh_status swap_back(engine *g, sequence *q)
 /* False: there is no room yet. */
 static bool resume(engine *g, sequence *q)
 {
-	if (!lets_in(g, q, 1, pages_needed(swap_length(q->swap) + 1))) return false;
+	int count = 1 + (q->choice == 0 ? forks_waiting(q->r) : 0);
+	if (!lets_in(g, q, count, pages_needed(swap_length(q->swap) + 1) + count - 1)) return false;
 	nh_status s = swap_back(g, q);
 	if (s == NH_ERR_LIMIT) q->r->error = (nh_error){0};
 	if (s == NH_ERR_LIMIT) return false;
-	if (s != NH_OK) {
-		emit_error(g, q->r);
-		return true;
+	if (s == NH_OK) {
+		sequence **at = &g->swapped;
+		while (*at != q) at = &(*at)->next;
+		*at = q->next;
+		g->swapped_count--;
+		if (count > 1) s = forks_enter(g, q->r);
 	}
-	sequence **at = &g->swapped;
-	while (*at != q) at = &(*at)->next;
-	*at = q->next;
-	g->swapped_count--;
+	if (s != NH_OK) emit_error(g, q->r);
 	return true;
 }
 
@@ -185,11 +217,7 @@ static bool admit(engine *g, engine_request *r)
 		q->state = SEQUENCE_RUNS;
 		run_insert(g, q);
 	}
-	for (int c = 1; c < r->choices && s == NH_OK; c++) {
-		s = seqmem_begin(&r->seq[c].memory, &r->error);
-		r->seq[c].state = SEQUENCE_FORKS;
-		run_insert(g, &r->seq[c]);
-	}
+	if (s == NH_OK) s = forks_enter(g, r);
 	if (s != NH_OK) emit_error(g, r);
 	return true;
 }

@@ -175,6 +175,40 @@ static void who_never_reads_gives_way(void **state)
 	stop();
 }
 
+/* A request of choices gives way as a whole, and comes back as a whole. */
+static void choices_come_and_go_together(void **state)
+{
+	(void)state;
+	start((engine_options){.max_sequences = 4, .step_tokens = 8});
+	atomic_store(&t.sleep_us, 5000);
+	engine_spec spec = toy_spec(p, 300, 10);
+	spec.ignore_end = true;
+	spec.choices = 4;
+	engine_request *low, *high;
+	assert_int_equal(engine_submit(g, &spec, &low, NULL), NH_OK);
+	for (int i = 0; i < 5000 && atomic_load(&t.count) < 2; i++) usleep(500);
+	spec = toy_spec(p + 300, 20, 5);
+	spec.ignore_end = true;
+	spec.choices = 2;
+	spec.priority = 1;
+	assert_int_equal(engine_submit(g, &spec, &high, NULL), NH_OK);
+	toy_run run;
+	toy_collect(&run, high);
+	atomic_store(&t.sleep_us, 0);
+	assert_int_equal(run.count, 2 * 6);
+	toy_run_free(&run);
+	toy_collect(&run, low);
+	assert_int_equal(run.count, 4 * 11);
+	assert_int_equal(run.finish, NH_FINISH_LENGTH);
+	toy_run_free(&run);
+	engine_stats s;
+	engine_get_stats(g, &s);
+	assert_int_equal(s.swaps_out, 1); /* before its prompt was computed: choice 0 alone has a state */
+	assert_int_equal(s.swaps_in, 1);
+	assert_int_equal(s.slots_used, s.snapshots);
+	stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -183,6 +217,7 @@ int main(void)
 	    cmocka_unit_test(the_higher_priority_goes_first),
 	    cmocka_unit_test(deadlines),
 	    cmocka_unit_test(who_never_reads_gives_way),
+	    cmocka_unit_test(choices_come_and_go_together),
 	};
 	return cmocka_run_group_tests_name("s_admit", tests, NULL, NULL);
 }

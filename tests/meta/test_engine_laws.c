@@ -362,8 +362,57 @@ static void on_made_checkpoints(void **state)
 	}
 }
 
+/* The built-in model: NVFP4, FP8 and BF16 in one, chunks of 128. A few short ones beside each other, drafted, swapped and continued. */
+static void on_the_built_in_model(void **state)
+{
+	(void)state;
+	enum { FEW = 4, LONG = 12 };
+	nh_error e = {0};
+	answer want[FEW], got;
+	engine_spec s[FEW];
+	engine_request *r[FEW];
+	if (engine_model_open(&m, NH_SOURCE_DIR "/models/tiny", &(open_options){0}, &e) != NH_OK) fail_msg("%s", e.text);
+	questions(2);
+	for (int i = 0; i < FEW; i++) {
+		q[i].n = 6 + 7 * i;
+		s[i] = spec_of(&q[i], i);
+		s[i].max_tokens = LONG;
+		s[i].prompt_logprobs = false;
+	}
+	engine *g = open_engine((engine_options){.max_sequences = 1, .no_prefix_cache = true});
+	for (int i = 0; i < FEW; i++) collect(&want[i], ask(g, &s[i]), NULL);
+	engine_stats one, all;
+	engine_get_stats(g, &one);
+	engine_close(g);
+	g = open_engine((engine_options){.max_sequences = FEW, .draft = NH_DRAFT_NGRAM});
+	disturb(g, 4);
+	for (int i = 0; i < FEW; i++) r[i] = ask(g, &s[i]);
+	for (int i = 0; i < FEW; i++) {
+		collect(&got, r[i], NULL);
+		same("built-in, batch", i, &want[i], &got);
+	}
+	engine_get_stats(g, &all);
+	engine_session *kept = NULL;
+	s[1].max_tokens = 5;
+	s[1].keep_session = true;
+	collect(&got, ask(g, &s[1]), &kept);
+	engine_spec more = s[1];
+	more.prompt_tokens = 0;
+	more.session = kept;
+	more.max_tokens = LONG - 5;
+	collect(&got, ask(g, &more), NULL);
+	engine_session_close(kept);
+	assert_int_equal(got.tokens, LONG - 5);
+	assert_memory_equal(got.token, want[1].token + 5, (LONG - 5) * sizeof *got.token);
+	assert_memory_equal(got.logprob, want[1].logprob + 5, (LONG - 5) * sizeof *got.logprob);
+	engine_close(g);
+	printf("LAW company and continuation: built-in model: %d requests, %d steps instead of %d\n", FEW, (int)all.steps, (int)one.steps);
+	assert_true(all.steps < one.steps);
+	engine_model_close(m);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(on_made_checkpoints)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(on_made_checkpoints), cmocka_unit_test(on_the_built_in_model)};
 	return cmocka_run_group_tests_name("engine_laws", tests, NULL, NULL);
 }
