@@ -300,10 +300,10 @@ static bool same(nh_engine *g, const answer *a)
 
 static int faults;
 
-static void need(const char *what, uint64_t n)
+static void need(bool must, const char *what, uint64_t n)
 {
-	printf("  %-12s %" PRIu64 "%s\n", what, n, n ? "" : "   NOT EXERCISED");
-	faults += n == 0;
+	printf("  %-12s %" PRIu64 "%s\n", what, n, n || !must ? "" : "   NOT EXERCISED");
+	faults += must && n == 0;
 }
 
 static void zero(const char *what, uint64_t n)
@@ -329,7 +329,7 @@ static nh_engine *engine_on(nh_model *m, uint64_t memory, const char *spill, boo
 	return g;
 }
 
-/* One round of so many requests; with the prefix cache, or without: then the pools must be empty afterwards. */
+/* One round of so many requests: with the prefix cache everything must come about; without it the pools must be empty afterwards. */
 static void soak_round(nh_model *m, const char *dir, uint64_t requests, uint64_t seed, uint64_t memory, bool cache)
 {
 	static client clients[THREADS];
@@ -353,13 +353,14 @@ static void soak_round(nh_model *m, const char *dir, uint64_t requests, uint64_t
 	}
 	printf("%s the prefix cache: %" PRIu64 " requests, %" PRIu64 " tokens, %.1f s\n", cache ? "with" : "without", n.requests, n.tokens,
 	    seconds);
-	need("cancelled", n.cancelled), need("late", n.late), need("choices", n.choices);
-	need("continued", n.continued), need("forked", n.forked), need("restored", n.restored);
-	need("swaps out", s.swaps_out), need("swaps in", s.swaps_in);
-	need("drafted", s.drafted_tokens), need("accepted", s.accepted_tokens), need("rejected", s.drafted_tokens - s.accepted_tokens);
+	need(cache, "cancelled", n.cancelled), need(cache, "late", n.late), need(cache, "choices", n.choices);
+	need(cache, "continued", n.continued), need(cache, "forked", n.forked), need(cache, "restored", n.restored);
+	need(cache, "swaps out", s.swaps_out), need(cache, "swaps in", s.swaps_in);
+	need(cache, "drafted", s.drafted_tokens), need(cache, "accepted", s.accepted_tokens),
+	    need(cache, "rejected", s.drafted_tokens - s.accepted_tokens);
 	if (cache) {
-		need("prefix hits", s.prefix_hits), need("reused", s.reused_tokens), need("evictions", s.evictions);
-		need("spills", s.spills), need("spill loads", s.spill_loads);
+		need(cache, "prefix hits", s.prefix_hits), need(cache, "reused", s.reused_tokens), need(cache, "evictions", s.evictions);
+		need(cache, "spills", s.spills), need(cache, "spill loads", s.spill_loads);
 	}
 	zero("failed requests", n.failed), zero("running", s.running), zero("waiting", s.waiting), zero("swapped", s.swapped);
 	zero("slots that no snapshot holds", s.slots_used - s.snapshots);
@@ -377,7 +378,7 @@ static void soak_round(nh_model *m, const char *dir, uint64_t requests, uint64_t
 		free(clients[i].saved);
 	}
 	nh_engine_close(one);
-	need("compared", compared), zero("answers that differ from the one computed alone", differ);
+	need(true, "compared", compared), zero("answers that differ from the one computed alone", differ);
 }
 
 static void usage(void)
