@@ -19,7 +19,7 @@ void oai_token_name(const nh_tokenizer *tokenizer, int32_t id, buf *out)
 		return;
 	}
 	buf_str(out, "bytes:");
-	for (size_t i = 0; i < n; i++) buf_printf(out, "\\x%02x", (unsigned char)piece[i]);
+	for (size_t i = 0; piece != NULL && i < n; i++) buf_printf(out, "\\x%02x", (unsigned char)piece[i]);
 }
 
 bool oai_logprobs_init(oai_logprobs *l, bool chat, int32_t alternatives)
@@ -51,7 +51,7 @@ static json_t *chat_token(const nh_tokenizer *tokenizer, int32_t id, double logp
 	const char *piece = nh_token_piece(tokenizer, id, &n);
 	oai_token_name(tokenizer, id, &name);
 	json_t *bytes = json_array();
-	for (size_t i = 0; i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
+	for (size_t i = 0; piece != NULL && i < n; i++) json_array_append_new(bytes, json_integer((unsigned char)piece[i]));
 	json_t *o = name.failed ? NULL : json_pack("{s:s%, s:f, s:O}", "token", name.data, name.len, "logprob", told(logprob), "bytes", bytes);
 	json_decref(bytes);
 	buf_deinit(&name);

@@ -175,8 +175,8 @@ json_t *oai_reply_body(oai_reply *r)
 	bool ok = choices != NULL;
 	for (size_t i = 0; ok && i < r->count; i++) ok = json_array_append_new(choices, choice_body(r, i)) == 0;
 	json_t *usage = json_pack("{s:I, s:I, s:I, s:{s:I}, s:{s:I}}", "prompt_tokens", (json_int_t)u.prompt, "completion_tokens",
-	    (json_int_t)u.completion, "total_tokens", (json_int_t)(u.prompt + u.completion), "completion_tokens_details", "reasoning_tokens",
-	    (json_int_t)u.reasoning, "prompt_tokens_details", "cached_tokens", (json_int_t)u.cached);
+	    (json_int_t)u.completion, "total_tokens", (json_int_t)u.prompt + (json_int_t)u.completion, "completion_tokens_details",
+	    "reasoning_tokens", (json_int_t)u.reasoning, "prompt_tokens_details", "cached_tokens", (json_int_t)u.cached);
 	if (!ok || usage == NULL) {
 		json_decref(choices);
 		json_decref(usage);

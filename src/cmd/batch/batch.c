@@ -26,7 +26,7 @@ static nh_status owner(void *user, const char *text, size_t len, uint64_t *numbe
 	nh_status s = line != NULL ? batch_name(&j->in, line, name, e) : NH_OK;
 	if (s == NH_OK) {
 		snprintf(id, sizeof id, "batch_req_%s", line != NULL ? name : "");
-		if (line == NULL || line->answered || strcmp(id, told) != 0)
+		if (line == NULL || told == NULL || line->answered || strcmp(id, told) != 0)
 			s = ERR(e, NH_ERR_STATE,
 			    "answers no line of %s on this model with these options; --restart begins anew, or name another output", j->in.path);
 	}
