@@ -89,9 +89,13 @@ static nh_status check_size(engine_request *r, const request_bounds *b, nh_error
 	const session_body *from = s->session ? session_of(s->session) : NULL;
 	bool pending = from && from->computed < from->tokens;
 	if (s->prompt_tokens == 0 && !pending) return ERR(e, NH_ERR_ARG, "prompt: is empty, expected at least 1 token");
+	if (s->prompt_tokens == 0 && s->choices > 1)
+		return ERR(e, NH_ERR_ARG, "choices: is %d, expected 1 where a session goes on without a prompt", s->choices);
 	r->history = from ? from->tokens : 0;
 	r->history_generated = from ? from->generated : 0;
-	if (s->prompt_tokens > (size_t)(b->context - (r->history < b->context ? r->history : b->context)))
+	if (r->history > b->context)
+		return ERR(e, NH_ERR_LIMIT, "session: %lld tokens, the context holds %lld", (long long)r->history, (long long)b->context);
+	if (s->prompt_tokens > (size_t)(b->context - r->history))
 		return from ? ERR(e, NH_ERR_LIMIT, "prompt: %zu tokens after %lld of the session, the context holds %lld", s->prompt_tokens,
 		                  (long long)r->history, (long long)b->context)
 		            : ERR(e, NH_ERR_LIMIT, "prompt: %zu tokens, the context holds %lld", s->prompt_tokens, (long long)b->context);

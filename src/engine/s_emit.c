@@ -143,8 +143,8 @@ void compose(engine *g, step_item *i)
 			sequence *of = i->decode ? q : &r->seq[k];
 			if (of->ends == NH_FINISH_NONE) compose_token(i, of, k);
 		}
-		if (i->draws == 0 && end >= r->given && end >= r->limit && r->error.code == 0)
-			q->ends = r->spec.max_tokens == 0 ? NH_FINISH_LENGTH : NH_FINISH_CONTEXT;
+		bool over = i->draws == 0 && end >= r->given && end >= r->limit && r->error.code == 0; /* nothing is drawn, by any choice */
+		for (int c = 0; over && c < r->choices; c++) r->seq[c].ends = r->spec.max_tokens == 0 ? NH_FINISH_LENGTH : NH_FINISH_CONTEXT;
 	}
 	if (r->error.code != 0) i->failed = true;
 }
@@ -163,7 +163,7 @@ void step_emit(engine *g)
 		request_publish(r, false);
 		for (int c = 0; c < r->choices; c++) {
 			sequence *q = &r->seq[c];
-			if (q->ends != NH_FINISH_NONE && q->state == SEQUENCE_RUNS && (!i->decode || q == i->q))
+			if (q->ends != NH_FINISH_NONE && q->state != SEQUENCE_ENDED && (!i->decode || q == i->q))
 				emit_done(g, q, q->ends, q->stop_index);
 		}
 	}

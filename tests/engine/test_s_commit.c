@@ -82,6 +82,28 @@ static void forked_is_separate(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Choices of nothing all end, with the prompt or with the context. */
+static void choices_of_nothing(void **state)
+{
+	(void)state;
+	toy_open(&t, "exact", true);
+	engine *g = open_engine(&(engine_options){.max_sequences = 4, .step_tokens = 8, .max_context = 20});
+	int32_t *p = toy_prompt(20, 5);
+	for (int k = 0; k < 2; k++) {
+		engine_spec spec = toy_spec(p, k ? 20 : 10, k ? -1 : 0);
+		spec.choices = 4;
+		toy_run run;
+		toy_do(&run, g, &spec);
+		assert_int_equal(run.count, 4);
+		for (int c = 0; c < 4; c++) assert_int_equal(run.event[c].finish, k ? NH_FINISH_CONTEXT : NH_FINISH_LENGTH);
+		toy_run_free(&run);
+	}
+	mem_free(p);
+	engine_close(g);
+	toy_close(&t);
+	assert_int_equal(mem_live(), 0);
+}
+
 /* A stop in the middle of accepted drafts: nothing after it is told, and a session that was kept goes on from there. */
 typedef struct stopper {
 	int after, seen;
@@ -189,6 +211,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	    cmocka_unit_test(forked_is_separate),
+	    cmocka_unit_test(choices_of_nothing),
 	    cmocka_unit_test(drafts_end_where_the_text_does),
 	    cmocka_unit_test(embeddings),
 	};

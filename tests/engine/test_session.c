@@ -209,6 +209,22 @@ static void a_file_of_others_is_refused(void **state)
 	assert_non_null(strstr(e.text, "checkpoint: is aaaa"));
 	assert_null(loaded);
 	assert_int_equal(engine_session_load(g, "/nowhere/at/all", 0, &loaded, &e), NH_ERR_NOTFOUND);
+	engine_close(g);
+	t.parts.identity_self = "a"; /* its own model, with less context than it has */
+	assert_int_equal(engine_open(&g, &t.parts, &(engine_options){.max_context = 16}, &e), NH_OK);
+	assert_int_equal(engine_session_load(g, path, 0, &loaded, &e), NH_OK);
+	engine_request *r;
+	engine_spec more = spec_of(0, 3);
+	more.session = loaded;
+	more.choices = 2;
+	assert_int_equal(engine_submit(g, &more, &r, &e), NH_ERR_ARG);
+	assert_non_null(strstr(e.text, "without a prompt"));
+	more.choices = 1;
+	assert_int_equal(engine_submit(g, &more, &r, &e), NH_ERR_LIMIT);
+	assert_string_equal(e.text, "session: 23 tokens, the context holds 16");
+	engine_session_close(loaded);
+	engine_close(g);
+	g = open_engine();
 	engine_session_info info;
 	assert_int_equal(engine_session_read_info(path, &info, &e), NH_OK);
 	assert_int_equal(info.tokens, 23);
