@@ -103,7 +103,7 @@ static void functions_keep_to_the_size(void **state)
 	(void)state;
 	nh_error e = {0};
 	nh_model *m;
-	nh_engine *g;
+	nh_engine *g = NULL;
 	nh_tensors *t;
 	if (nh_model_open(&m, TINY, NULL, &e) != NH_OK || nh_engine_open(&g, m, NULL, &e) != NH_OK) fail_msg("%s", e.text);
 	if (nh_tensors_open(&t, TINY "/model-00001-of-00002.safetensors", &e) != NH_OK) fail_msg("%s", e.text);
@@ -130,7 +130,7 @@ static void old_and_new_programs_submit(void **state)
 	(void)state;
 	nh_error e = {0};
 	nh_model *m;
-	nh_engine *g;
+	nh_engine *g = NULL;
 	struct {
 		nh_request_options o;
 		unsigned char tail[64];
