@@ -111,22 +111,31 @@ static void commands(void **state)
 	outcome_free(&o);
 }
 
-static void sessions(void **state)
+/* Two processes are one: the second goes on where the first stopped. */
+static void two_processes(const char *command, const char *file, const char *finish)
 {
-	(void)state;
-	/* Two processes are one: the second goes on where the first stopped. */
-	outcome whole = chat("What is a cat?\nWhat is a dog?\n", 0, CHAT);
-	outcome first = chat("What is a cat?\n", 0, CHAT "--session $D/s");
+	char with_file[300], joined[20000];
+	snprintf(with_file, sizeof with_file, "%s --session $D/%s", command, file);
+	outcome whole = chat("What is a cat?\nWhat is a dog?\n", 0, command);
+	outcome first = chat("What is a cat?\n", 0, with_file);
 	assert_non_null(strstr(first.err.data, "is not there yet"));
-	outcome second = chat("What is a dog?\n", 0, CHAT "--session $D/s");
+	assert_non_null(strstr(first.err.data, finish));
+	outcome second = chat("What is a dog?\n", 0, with_file);
 	assert_non_null(strstr(second.err.data, "continued; "));
-	char joined[20000];
 	snprintf(joined, sizeof joined, "%s%s", first.out.data, second.out.data);
 	assert_string_equal(joined, whole.out.data);
+	assert_int_equal(times(whole.err.data, "continued; "), 1);
 	assert_int_equal(number_before(second.err.data, " computed", 0), number_before(whole.err.data, " computed", 1));
 	outcome_free(&whole);
 	outcome_free(&first);
 	outcome_free(&second);
+}
+
+static void sessions(void **state)
+{
+	(void)state;
+	two_processes(CHAT, "s", "(length)");
+	two_processes(CHAT "--min-tokens 8 --bias '<|im_end|>=1000'", "t", "(end)"); /* the end token is there already */
 
 	/* A load that fails leaves the conversation; its beginning is fixed after one that succeeds. */
 	outcome o = chat("What is a cat?\n/load $D/none\nWhat is a dog?\n", 1, CHAT);
