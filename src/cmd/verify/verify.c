@@ -137,6 +137,7 @@ static int with_goldens(const cmd_args *a, const char *model_path, golden *g, go
 	}
 	if (v.json && status != VERIFY_ERROR) cmd_out_json(v.report, 2);
 	else json_decref(v.report);
+	verify_let_go(&v);
 	nh_engine_close(v.engine);
 	nh_model_close(v.model);
 	return status;

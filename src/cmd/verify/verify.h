@@ -36,10 +36,17 @@ typedef struct verify {
 	nh_model_info info;
 	json_t *report; /* own; filled with --json and without */
 	bool json;
+	nh_request **ahead; /* own [entry_count]; entries that run side by side while one is read: their bits are the same as alone */
+	size_t submitted;
+	bool forced;
 } verify;
 
-/* Generates after the entry's prompt: free, or along the entry's own tokens (decode form). Asks at each step for the golden's ids. */
-nh_status verify_generate(const verify *v, const golden_entry *x, bool forced, verify_run *out, nh_error *e);
+#define VERIFY_AHEAD 64
+
+/* Generates after entry n's prompt: free, or along the entry's own tokens (decode form). Asks at each step for the golden's ids. Entries are taken in order, each
+ * once, all forced or all free; the next ones are running already. */
+nh_status verify_generate(verify *v, size_t n, bool forced, verify_run *out, nh_error *e);
+void verify_let_go(verify *v); /* cancels what nobody reads any more; before the engine closes */
 /* Computes the text in prefill form and tells each position; steps[0] is empty. */
 nh_status verify_prefill(const verify *v, const golden_entry *x, verify_run *out, nh_error *e);
 void verify_run_free(verify_run *r);

@@ -122,7 +122,7 @@ static nh_status decode_group(verify *v, const golden *noise, group *g, nh_error
 	for (size_t n = 0; n < v->g->entry_count; n++) {
 		const golden_entry *x = &v->g->entries[n], *o = same_entry(noise, x);
 		verify_run r;
-		nh_status s = verify_generate(v, x, true, &r, e);
+		nh_status s = verify_generate(v, n, true, &r, e);
 		bool shared = o != NULL;
 		for (size_t i = 0; s == NH_OK && i < x->tokens && i < r.count; i++) {
 			if (o && i >= o->tokens) shared = false;

@@ -49,7 +49,7 @@ int verify_exact(verify *v, nh_error *e)
 	for (size_t n = 0; n < g->entry_count; n++) {
 		const golden_entry *x = &g->entries[n];
 		verify_run r;
-		if (verify_generate(v, x, true, &r, e) != NH_OK) {
+		if (verify_generate(v, n, true, &r, e) != NH_OK) {
 			verify_run_free(&r);
 			return VERIFY_ERROR;
 		}

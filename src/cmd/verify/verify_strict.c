@@ -38,7 +38,7 @@ int verify_strict(verify *v, nh_error *e)
 	size_t same = 0, tokens = 0, differ = 0, cut = 0;
 	for (size_t n = 0; n < v->g->entry_count; n++) {
 		verify_run r;
-		if (verify_generate(v, &v->g->entries[n], false, &r, e) != NH_OK) {
+		if (verify_generate(v, n, false, &r, e) != NH_OK) {
 			verify_run_free(&r);
 			return VERIFY_ERROR;
 		}
