@@ -140,7 +140,7 @@ static void judge(engine *g, step_item *i, const int32_t *drawn)
 	i->drawn = drawn ? drawn + i->d0 : NULL;
 	for (int k = 0; k < i->prompt.n && !i->failed; k++)
 		if (isnan(i->prompt.h_lp[k])) not_finite(i, i->pos + k);
-	for (int k = 0; k < i->draws && !i->failed; k++) {
+	for (int k = 0; i->drawn && k < i->draws && !i->failed; k++) {
 		if (i->drawn[k] < 0 || i->drawn[k] >= vocab) not_finite(i, i->decode ? i->pos + k : i->pos + i->rows - 1);
 		else if (i->decode && k + 1 < i->draws && i->q->tokens[i->pos + k + 1] != item_token(i, k)) i->draws = k + 1;
 	}
