@@ -119,8 +119,8 @@ double prefix_table_worth(const prefix_table *t, int32_t i)
 {
 	const prefix_entry *x = &t->entry[i];
 	const int64_t tokens = x->length - (x->after < 0 ? 0 : t->entry[x->after].length);
-	const int64_t pages = tokens / PAGES_TOKENS; /* lengths are whole units, so whole pages */
-	const double bytes = (double)slot_bytes(t) + (double)pages * (double)page_bytes(t);
+	const int64_t whole = tokens / PAGES_TOKENS; /* lengths are whole units, so whole pages */
+	const double bytes = (double)slot_bytes(t) + (double)whole * (double)page_bytes(t);
 	return x->clock + (double)tokens / (bytes < 1 ? 1 : bytes);
 }
 
