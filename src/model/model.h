@@ -12,8 +12,6 @@
 #include "load/loader.h"
 #include "tensor/paged.h"
 
-#define MODEL_MAX_LAYERS 1024
-
 /* Shapes of the state of one layer that has any. */
 typedef struct model_mamba_shape {
 	int layer;
