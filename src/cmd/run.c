@@ -247,7 +247,7 @@ static nh_status generate(run_job *j, nh_error *e)
 	bool raw = cmd_flag(j->a, "raw");
 	o.prompt = j->prompt.ids;
 	o.prompt_tokens = j->prompt.count;
-	o.text = nh_model_tokenizer(j->model) != NULL || !cmd_flag(j->a, "ids"); /* ids need no tokeniser */
+	o.text = nh_model_tokenizer(j->g.model) != NULL || !cmd_flag(j->a, "ids"); /* ids need no tokeniser */
 	o.skip_special = !raw;
 	o.split_reasoning = !raw && !cmd_flag(j->a, "ids");
 	o.starts_in_reasoning = j->prompt.in_reasoning;
