@@ -96,7 +96,7 @@ static void opening(void **state)
 	const char *dir = checkpoint();
 	size_t n = 0, failures = 0, step = 1, before = mem_live();
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	step = 11;
+	step = 3;
 #endif
 	for (bool failed = true; failed; n += step) {
 		nh_model *m;
