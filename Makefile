@@ -27,7 +27,7 @@ asan tsan:
 	scripts/run_tests build/$@ $(TESTS_$@)
 
 # Threads are the engine's, and whoever shares objects with it; the other rooms have one.
-TESTS_tsan = -R '^(base|cache|engine|api|abi|torture)/|^meta/test_engine_laws|^text/test_tok_bad|^chat/test_template|^exec/test_exec|^cmd/test_(chat|run|session)'
+TESTS_tsan = -R '^(base|cache|engine|api|abi|torture)/|^meta/test_engine_laws|^text/test_tok_bad|^chat/test_template|^exec/test_exec'
 
 # Each fuzz target for SECONDS seconds, from the seeds in tests/fuzz/corpus.
 fuzz:
