@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static atomic_size_t g_live;
 static atomic_size_t g_fail_after = SIZE_MAX; /* SIZE_MAX: injection off */
@@ -59,6 +60,33 @@ void mem_free(void *p)
 	if (!p) return;
 	atomic_fetch_sub_explicit(&g_live, 1, memory_order_relaxed);
 	free(p);
+}
+
+/* The mapping's own size stands in the page before the memory that is handed out. */
+typedef struct pages_head {
+	void *base;
+	size_t whole;
+} pages_head;
+
+void *mem_pages(size_t bytes)
+{
+	const size_t align = bytes >= MEM_HUGE ? MEM_HUGE : MEM_PAGE;
+	size_t whole;
+	if (!mem_add(bytes, align + MEM_PAGE, &whole) || refuse()) return NULL;
+	char *base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (base == MAP_FAILED) return NULL;
+	char *p = base + (((uintptr_t)base + MEM_PAGE + align - 1) / align * align - (uintptr_t)base);
+	if (bytes >= MEM_HUGE) madvise(p, bytes, MADV_HUGEPAGE); /* a wish */
+	*(pages_head *)(p - MEM_PAGE) = (pages_head){base, whole};
+	return counted(p);
+}
+
+void mem_pages_free(void *p)
+{
+	if (!p) return;
+	const pages_head h = *(const pages_head *)((char *)p - MEM_PAGE);
+	atomic_fetch_sub_explicit(&g_live, 1, memory_order_relaxed);
+	munmap(h.base, h.whole);
 }
 
 char *mem_strndup(const char *s, size_t n)

@@ -17,6 +17,13 @@ void mem_free(void *p);                               /* any pointer from above,
 char *mem_strdup(const char *s);
 char *mem_strndup(const char *s, size_t n); /* copies n bytes and terminates */
 
+/* Whole pages of the system, zero until touched, so that the first thread to write a page decides where it lies; large ones start on a
+ * huge page and ask for huge pages. For weights, pools and other things of many megabytes. */
+#define MEM_PAGE ((size_t)4096)
+#define MEM_HUGE ((size_t)2 << 20)
+void *mem_pages(size_t bytes);
+void mem_pages_free(void *p); /* NULL is fine */
+
 static inline bool mem_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
 

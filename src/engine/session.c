@@ -107,7 +107,7 @@ static nh_status fill_head(engine *g, const session_body *b, seqfile_head *h, bo
 	    .content_bytes = b ? swap_bytes(b->state) : 0};
 	snprintf(h->model, sizeof h->model, "%s", p->name ? p->name : "");
 	snprintf(h->arm, sizeof h->arm, "%s", p->arm->name);
-	snprintf(h->tier, sizeof h->tier, "%s", p->base->arm);
+	snprintf(h->tier, sizeof h->tier, "%s", p->base->tier ? p->base->tier : p->base->arm);
 	snprintf(h->numerics, sizeof h->numerics, "%s", p->x->num->name);
 	snprintf(h->kv_dtype, sizeof h->kv_dtype, "%s", num_dtype_name(p->kv));
 	char hex[65] = "";

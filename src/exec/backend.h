@@ -11,6 +11,7 @@ typedef struct backend_options {
 	const nh_numerics *num; /* NULL: the arm's default profile */
 	const logger *log;      /* borrow; may be NULL */
 	int threads;            /* 0: the arm decides; ref uses one */
+	const char *isa; /* borrow; NULL or "auto": the highest tier of this processor; other names: that tier, or a refusal. Host arms */
 } backend_options;
 
 typedef struct backend {

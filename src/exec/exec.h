@@ -45,6 +45,8 @@ typedef struct exec_counters {
 struct exec {
 	const op_table *ops;
 	const char *arm; /* static; "ref" */
+	const char
+	    *tier; /* static; the kernels within the arm, "avx2": bits are promised within one tier. The arm's name where it has one only */
 	const nh_numerics *num;
 	exec_types types;
 	arena *scratch; /* borrow; fixed or measuring; the step rewinds it */

@@ -39,6 +39,7 @@ static nh_status ref_open(exec **out, const backend_options *options, nh_error *
 	if (!r) return ERR_NOMEM(e);
 	r->x = (exec){.ops = &ref_ops,
 	    .arm = "ref",
+	    .tier = "ref",
 	    .num = num,
 	    .types = exec_types_of(num, NUM_F64),
 	    .layer = -1,
