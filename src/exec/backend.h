@@ -33,6 +33,9 @@ typedef struct backend {
 	void (*free)(exec *x, void *p);
 	nh_status (*upload)(exec *x, void *to, const void *from, size_t bytes, nh_error *e); /* counted */
 	nh_status (*download)(exec *x, void *to, const void *from, size_t bytes, nh_error *e);
+
+	/* Names for options.isa that this machine can run, the best first, NULL past the end. No function: one tier, without a name. */
+	const char *(*tier_at)(int i);
 } backend;
 
 #endif

@@ -1,37 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_conformance.c: every op, every arm of this build, every profile that both have, against ref; and every mutant against the band.
- * The error of an output is the largest, over its rows, of |difference| / |ref's row| (a row far quieter than its tensor is measured
- * against the tensor); a difference in integers is an error of 1. With --record COMMIT DATE the numbers go to
- * records/band/ref.json.
+ * test_conformance.c: every op, every arm of this build, every tier that this machine has, every profile that both have, against ref; and
+ * every mutant against the band. The error of an output is the largest, over its rows, of |difference| / |ref's row| (a row far quieter
+ * than its tensor is measured against the tensor); a difference in integers is an error of 1. There are two bands: of profiles that round
+ * nothing, and of those that round to bf16, where one sum on the edge moves an output by a whole step. With --record COMMIT DATE the
+ * numbers go to records/band/<arm or tier>.json.
  */
 #include <stdlib.h>
 
 #include "conf.h"
 
 #define SEED 20240607u
-/* Between an f32 arm's rounding (k = 160 terms: some 1e-6) and the smallest mutant. Bands of eager profiles, whose outputs are bf16, are
- * set when an arm exists that can differ. */
-#define BAND 3e-5
+enum { PLAIN, EAGER, KINDS };
+static const char *const KIND[KINDS] = {"exact", "eager"};
+/* Between an f32 arm's rounding (k = 160 terms: some 1e-6) and the smallest mutant; eager: between one bf16 step in a row and that. */
+static const double BAND[KINDS] = {3e-5, 3e-3};
 
 static const conf_case *const FAMILIES[] = {CONF_BASIC, CONF_SSM, CONF_ATTN, CONF_MOE, CONF_SAMPLE};
 #define FAMILY_COUNT 5
 
+/* What was seen of one op on one tier of one arm. */
 typedef struct row {
 	int cases;
-	uint64_t elements; /* compared on arms */
-	double noise;      /* the largest over arms and profiles */
-	const char *names[CONF_MUTANTS];
-	double error[CONF_MUTANTS]; /* of a mutant: the largest over the corpus */
-	int mutants;
+	uint64_t elements;
+	double noise[KINDS];       /* the largest over profiles */
+	uint64_t reference, calls; /* of the calls, those that ran ref's op */
 } row;
-static row rows[OP_COUNT];
+typedef struct tier {
+	const backend *arm;
+	const char *isa; /* NULL: the arm has one tier */
+	bool has[KINDS];
+	row ops[OP_COUNT];
+} tier;
+#define TIERS 8
+static tier tiers[TIERS];
+static int tier_count;
 
-static void run(conf *c, const conf_case *k, const backend *arm, const char *profile, int variant, const char *mutant)
+/* What was seen of the mutants of one op, on ref. */
+typedef struct mutant_row {
+	const char *names[CONF_MUTANTS];
+	double error[KINDS][CONF_MUTANTS]; /* the largest over the corpus */
+	int count;
+} mutant_row;
+static mutant_row mutants[OP_COUNT];
+
+static const char *tier_name(const tier *t) { return t->isa ? t->isa : t->arm->name; }
+static int kind_of(const char *profile) { return num_profile(profile)->rounding == NUM_ROUND_EAGER ? EAGER : PLAIN; }
+
+static void run(conf *c, const conf_case *k, const backend *arm, const char *isa, const char *profile, int variant, const char *mutant)
 {
 	*c = (conf){.arm = arm, .variant = variant, .active = mutant, .seed = rng_u64(SEED, k->op, (uint64_t)variant)};
 	arena_init(&c->mem);
 	nh_error e = {0};
-	if (arm->open(&c->x, &(backend_options){.num = num_profile(profile)}, &e) != NH_OK) fail_msg("%s: %s", arm->name, e.text);
+	if (arm->open(&c->x, &(backend_options){.num = num_profile(profile), .isa = isa, .threads = 2}, &e) != NH_OK)
+		fail_msg("%s: %s", arm->name, e.text);
 	k->run(c);
 	if (exec_status(c->x, &e) != NH_OK) fail_msg("%s: %s: %s", arm->name, op_name(k->op), e.text);
 	assert_true(c->x->counters.op[k->op].calls > 0); /* the case calls what it says */
@@ -77,9 +98,27 @@ static double compare(const conf *a, const conf *ref, uint64_t *elements)
 static bool has(const backend *arm, const char *profile)
 {
 	exec *x = NULL;
-	if (arm->open(&x, &(backend_options){.num = num_profile(profile)}, NULL) != NH_OK) return false;
+	if (arm->open(&x, &(backend_options){.num = num_profile(profile), .threads = 1}, NULL) != NH_OK) return false;
 	arm->close(x);
 	return true;
+}
+
+static uint64_t compare_case(tier *t, const char *profile, const conf_case *k, int variant)
+{
+	conf want, got;
+	uint64_t elements = 0;
+	run(&want, k, backend_find("ref"), NULL, profile, variant, NULL);
+	run(&got, k, t->arm, t->isa, profile, variant, NULL);
+	const int kind = kind_of(profile);
+	double noise = compare(&got, &want, &elements);
+	row *r = &t->ops[k->op];
+	r->cases++, r->elements += elements;
+	r->calls += got.x->counters.op[k->op].calls, r->reference += got.x->counters.op[k->op].reference_calls;
+	r->noise[kind] = noise > r->noise[kind] ? noise : r->noise[kind];
+	if (t->arm == want.arm && noise != 0) fail_msg("ref is not itself: %s variant %d, %g", op_name(k->op), variant, noise);
+	if (!(noise <= BAND[kind])) fail_msg("%s: %s %s variant %d: %g above the band", tier_name(t), profile, op_name(k->op), variant, noise);
+	done(&want), done(&got);
+	return elements;
 }
 
 static void arms_agree_with_ref(void **state)
@@ -87,106 +126,134 @@ static void arms_agree_with_ref(void **state)
 	(void)state;
 	const backend *ref = backend_find("ref");
 	uint64_t elements = 0;
-	int comparisons = 0, arms = 0, profiles = 0;
+	int comparisons = 0, profiles = 0;
 	assert_non_null(ref);
-	for (int b = 0; backend_at(b); b++, arms++)
+	for (int b = 0; backend_at(b); b++) {
+		const backend *arm = backend_at(b);
+		for (int i = 0; arm->tier_at ? arm->tier_at(i) != NULL : i == 0; i++) {
+			assert_true(tier_count < TIERS);
+			tiers[tier_count++] = (tier){.arm = arm, .isa = arm->tier_at ? arm->tier_at(i) : NULL};
+		}
+	}
+	for (int i = 0; i < tier_count; i++)
 		for (int p = 0; num_profile_at(p); p++) {
 			const char *profile = num_profile_at(p)->name;
-			if (!has(ref, profile) || !has(backend_at(b), profile)) continue;
+			if (!has(ref, profile) || !has(tiers[i].arm, profile)) continue;
 			profiles++;
+			tiers[i].has[kind_of(profile)] = true;
 			for (int f = 0; f < FAMILY_COUNT; f++)
 				for (const conf_case *k = FAMILIES[f]; k->run; k++)
-					for (int v = 0; v < k->variants; v++) {
-						conf want, got;
-						run(&want, k, ref, profile, v, NULL);
-						run(&got, k, backend_at(b), profile, v, NULL);
-						const uint64_t before = elements;
-						double noise = compare(&got, &want, &elements);
-						row *r = &rows[k->op];
-						r->cases++, r->elements += elements - before;
-						r->noise = noise > r->noise ? noise : r->noise;
-						if (backend_at(b) == ref && noise != 0) fail_msg("ref is not itself: %s variant %d, %g", op_name(k->op), v, noise);
-						if (!(noise <= BAND))
-							fail_msg("%s: %s %s variant %d: %g above the band", backend_at(b)->name, profile, op_name(k->op), v, noise);
-						comparisons++;
-						done(&want), done(&got);
-					}
+					for (int v = 0; v < k->variants; v++, comparisons++) elements += compare_case(&tiers[i], profile, k, v);
 		}
-	print_message("%d arms, %d profiles, %d comparisons, %llu elements\n", arms, profiles, comparisons, (unsigned long long)elements);
-	assert_true(arms >= 1 && profiles >= 4 && comparisons >= 4 * OP_COUNT && elements > 50000);
-	for (int op = 0; op < OP_COUNT; op++)
-		if (rows[op].cases == 0 || rows[op].elements == 0) fail_msg("no assertion made: %s", op_name((op_id)op));
+	print_message(
+	    "%d tiers, %d profiles, %d comparisons, %llu elements\n", tier_count, profiles, comparisons, (unsigned long long)elements);
+	assert_true(tier_count >= 1 && profiles >= 4 && comparisons >= 4 * OP_COUNT && elements > 50000);
+	for (int i = 0; i < tier_count; i++) {
+		uint64_t reference = 0, calls = 0;
+		for (int op = 0; op < OP_COUNT; op++) {
+			const row *r = &tiers[i].ops[op];
+			if (r->cases == 0 || r->elements == 0) fail_msg("no assertion made: %s", op_name((op_id)op));
+			reference += r->reference, calls += r->calls;
+		}
+		print_message("%-9s %llu of %llu calls ran the reference op\n", tier_name(&tiers[i]), (unsigned long long)reference,
+		    (unsigned long long)calls);
+	}
+}
+
+static void run_mutants(const conf_case *k, const char *profile, int variant, int *runs, uint64_t *elements)
+{
+	const backend *ref = backend_find("ref");
+	const int kind = kind_of(profile);
+	conf want, got;
+	run(&want, k, ref, NULL, profile, variant, NULL);
+	for (int m = 0; m < want.mutants; m++, ++*runs) {
+		mutant_row *r = &mutants[k->op];
+		run(&got, k, ref, NULL, profile, variant, want.names[m]);
+		double error = compare(&got, &want, elements);
+		done(&got);
+		int at = 0;
+		while (at < r->count && strcmp(r->names[at], want.names[m]) != 0) at++;
+		assert_true(at < CONF_MUTANTS);
+		if (at == r->count) r->names[r->count++] = want.names[m];
+		r->error[kind][at] = error > r->error[kind][at] ? error : r->error[kind][at];
+	}
+	done(&want);
 }
 
 static void mutants_are_seen(void **state)
 {
 	(void)state;
-	static const char *const PROFILES[] = {"exact", "exact-wo"};
-	const backend *ref = backend_find("ref");
-	int mutants = 0, runs = 0;
+	static const char *const PROFILES[] = {"exact", "exact-wo", "portable"};
+	int count = 0, runs = 0, hidden = 0;
 	uint64_t elements = 0;
-	for (int p = 0; p < 2; p++)
+	for (size_t p = 0; p < sizeof PROFILES / sizeof *PROFILES; p++)
 		for (int f = 0; f < FAMILY_COUNT; f++)
 			for (const conf_case *k = FAMILIES[f]; k->run; k++)
-				for (int v = 0; v < k->variants; v++) {
-					conf want, got;
-					run(&want, k, ref, PROFILES[p], v, NULL);
-					for (int m = 0; m < want.mutants; m++, runs++) {
-						row *r = &rows[k->op];
-						run(&got, k, ref, PROFILES[p], v, want.names[m]);
-						double error = compare(&got, &want, &elements);
-						done(&got);
-						int at = 0;
-						while (at < r->mutants && strcmp(r->names[at], want.names[m]) != 0) at++;
-						assert_true(at < CONF_MUTANTS);
-						if (at == r->mutants) r->names[r->mutants++] = want.names[m], mutants++;
-						r->error[at] = error > r->error[at] ? error : r->error[at];
-					}
-					done(&want);
-				}
-	int hidden = 0;
+				for (int v = 0; v < k->variants; v++) run_mutants(k, PROFILES[p], v, &runs, &elements);
 	for (int op = 0; op < OP_COUNT; op++) {
-		const row *r = &rows[op];
-		int least = 0;
-		if (r->mutants < 2) fail_msg("%s has %d mutants, expected at least 2", op_name((op_id)op), r->mutants);
-		for (int m = 0; m < r->mutants; m++) {
-			if (r->error[m] < r->error[least]) least = m;
-			if (!(r->error[m] > BAND))
-				hidden++, print_message("%s: mutant '%s' is below the band: %g\n", op_name((op_id)op), r->names[m], r->error[m]);
+		const mutant_row *r = &mutants[op];
+		if (r->count < 2) fail_msg("%s has %d mutants, expected at least 2", op_name((op_id)op), r->count);
+		count += r->count;
+		for (int kind = 0; kind < KINDS; kind++) {
+			int least = 0;
+			double noise = 0;
+			for (int m = 0; m < r->count; m++) {
+				if (kind == EAGER && r->error[PLAIN][m] > 0 && r->error[EAGER][m] == 0)
+					continue; /* a mutant of a format's native form only */
+				if (r->error[kind][m] < r->error[kind][least] || r->error[kind][least] == 0) least = m;
+				if (r->error[kind][m] > BAND[kind]) continue;
+				hidden++;
+				print_message("%s: mutant '%s' is below the %s band: %g\n", op_name((op_id)op), r->names[m], KIND[kind], r->error[kind][m]);
+			}
+			for (int i = 0; i < tier_count; i++) noise = tiers[i].ops[op].noise[kind] > noise ? tiers[i].ops[op].noise[kind] : noise;
+			print_message("%-13s %s: noise %-8.2g smallest of %2d mutants %-8.2g (%s)\n", op_name((op_id)op), KIND[kind], noise, r->count,
+			    r->error[kind][least], r->names[least]);
 		}
-		print_message("%-13s noise %-8.2g smallest of %2d mutants %-8.2g (%s)\n", op_name((op_id)op), r->noise, r->mutants, r->error[least],
-		    r->names[least]);
 	}
-	print_message("%d mutants, %d runs, %llu elements\n", mutants, runs, (unsigned long long)elements);
-	assert_true(mutants >= 2 * OP_COUNT);
+	print_message("%d mutants, %d runs, %llu elements\n", count, runs, (unsigned long long)elements);
+	assert_true(count >= 2 * OP_COUNT);
 	assert_int_equal(hidden, 0);
 }
 
-static int record(const char *commit, const char *date)
+static int record(const tier *t, const char *commit, const char *date)
 {
-	FILE *f = fopen(NH_SOURCE_DIR "/records/band/ref.json", "w");
-	if (!f) return perror("records/band/ref.json"), 1;
+	char path[256], temp[300];
+	snprintf(path, sizeof path, NH_SOURCE_DIR "/records/band/%s%s%s.json", t->arm->name, t->isa ? "-" : "", t->isa ? t->isa : "");
+	snprintf(temp, sizeof temp, "%s.new", path);
+	FILE *f = fopen(temp, "w");
+	if (!f) return perror(temp), 1;
 	fprintf(f,
-	    "{\n  \"tool\": \"conformance_test_conformance --record\", \"commit\": \"%s\", \"date\": \"%s\", \"arm\": \"ref\", \"seed\": %u, "
-	    "\"compiler\": \"%s\", \"band\": %g,\n",
-	    commit, date, SEED, __VERSION__, BAND);
-	fprintf(f, "  \"error\": \"largest over rows of |difference| / |row of ref|; of a mutant: in the corpus case that shows it best\",\n  "
-	           "\"ops\": {\n");
+	    "{\n  \"tool\": \"conformance_test_conformance --record\", \"commit\": \"%s\", \"date\": \"%s\", \"arm\": \"%s\", \"tier\": "
+	    "\"%s\", "
+	    "\"seed\": %u, \"compiler\": \"%s\", \"band\": {\"exact\": %g, \"eager\": %g},\n",
+	    commit, date, t->arm->name, tier_name(t), SEED, __VERSION__, BAND[PLAIN], BAND[EAGER]);
+	fprintf(f, "  \"error\": \"largest over rows of |difference| / |row of ref|; of a mutant: in the corpus case that shows it best, "
+	           "[exact, eager]\",\n  \"ops\": {\n");
 	for (int op = 0; op < OP_COUNT; op++) {
-		const row *r = &rows[op];
-		fprintf(f, "    \"%s\": {\"comparisons\": %d, \"elements\": %llu, \"noise\": %.3g, \"mutants\": {", op_name((op_id)op), r->cases,
-		    (unsigned long long)r->elements, r->noise);
-		for (int m = 0; m < r->mutants; m++) fprintf(f, "%s\"%s\": %.3g", m ? ", " : "", r->names[m], r->error[m]);
-		fprintf(f, "}}%s\n", op + 1 < OP_COUNT ? "," : "");
+		const row *r = &t->ops[op];
+		const mutant_row *all = &mutants[op];
+		fprintf(f, "    \"%s\": {\"comparisons\": %d, \"elements\": %llu, \"reference_calls\": %llu, \"noise\": [%.3g, %.3g]",
+		    op_name((op_id)op), r->cases, (unsigned long long)r->elements, (unsigned long long)r->reference, r->noise[PLAIN],
+		    r->noise[EAGER]);
+		if (!t->isa) {
+			fprintf(f, ", \"mutants\": {");
+			for (int m = 0; m < all->count; m++)
+				fprintf(f, "%s\"%s\": [%.3g, %.3g]", m ? ", " : "", all->names[m], all->error[PLAIN][m], all->error[EAGER][m]);
+			fprintf(f, "}");
+		}
+		fprintf(f, "}%s\n", op + 1 < OP_COUNT ? "," : "");
 	}
 	fprintf(f, "  }\n}\n");
-	return fclose(f) != 0;
+	if (fclose(f) != 0 || rename(temp, path) != 0) return perror(path), 1;
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(arms_agree_with_ref), cmocka_unit_test(mutants_are_seen)};
 	int failed = cmocka_run_group_tests_name("conformance", tests, NULL, NULL);
-	if (!failed && argc == 4 && strcmp(argv[1], "--record") == 0) return record(argv[2], argv[3]);
+	if (!failed && argc == 4 && strcmp(argv[1], "--record") == 0) {
+		for (int i = 0; i < tier_count; i++) failed |= record(&tiers[i], argv[2], argv[3]);
+	}
 	return failed;
 }

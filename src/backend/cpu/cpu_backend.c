@@ -111,6 +111,12 @@ static nh_status cpu_download(exec *x, void *to, const void *from, size_t bytes,
 	return NH_OK;
 }
 
+static const char *cpu_tier_at(int i)
+{
+	const int best = (int)cpu_tier_best();
+	return i >= 0 && i <= best ? cpu_tier_name((cpu_tier)(best - i)) : NULL;
+}
+
 const backend cpu_backend = {.name = "cpu",
     .default_profile = "portable",
     .host_memory = true,
@@ -121,4 +127,5 @@ const backend cpu_backend = {.name = "cpu",
     .alloc = cpu_alloc,
     .free = cpu_free,
     .upload = cpu_upload,
-    .download = cpu_download};
+    .download = cpu_download,
+    .tier_at = cpu_tier_at};

@@ -92,4 +92,4 @@ static nh_status null_copy(exec *x, void *to, const void *from, size_t bytes, nh
 }
 
 const backend null_backend = {
-    "null", "portable", true, null_open, null_close, null_import, null_release, null_alloc, null_free, null_copy, null_copy};
+    "null", "portable", true, null_open, null_close, null_import, null_release, null_alloc, null_free, null_copy, null_copy, .tier_at = NULL};
