@@ -110,7 +110,6 @@ static bool evict_one(prefix_cache *c, bool slot, int32_t spared)
 		    .length = x->length};
 		swapped *copy;
 		if (swap_copy(&copy, &m, NULL) == NH_OK) spill_store(c->options.spill, x->ids, x->length, copy);
-		swap_free(copy);
 	}
 	double worth = prefix_table_worth(t, i);
 	if (worth > t->clock) t->clock = worth;

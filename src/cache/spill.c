@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * spill.c: a folder of sequence files named <tag>-<ids>-<length>.nhs, and an index of them in memory, made by listing. A name only says where
  * to look: what a file holds is told by its own head, ids and checksum. Other processes may add and delete files at any time; a file that is
- * gone is not there, and one that is unlinked while it is read stays readable.
+ * gone is not there, and one that is unlinked while it is read stays readable. What is being written is in the index from the start, and is
+ * found in memory until the file is there.
  * The invariant that breaks first: the index counts at least the bytes of the files that this process stored and did not delete.
  */
 #include "cache/spill.h"
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,10 +25,25 @@
 
 enum { TAG_DIGITS = 16, NAME_BYTES = 2 * TAG_DIGITS + 2 + 19 + 5, STALE_SECONDS = 3600 };
 
+/* A file on its way. Before `done` the writer reads everything; the engine's thread may read ids and state under the lock. */
+typedef struct spill_write {
+	struct spill_write *next;
+	pthread_mutex_t *lock; /* borrow; the spill's: state, done */
+	char *path;            /* own */
+	int32_t *ids;          /* own [head.tokens] */
+	swapped *state;        /* own; NULL once written, or given up */
+	seqfile_head head;
+	uint64_t key, bytes;
+	nh_status status;
+	nh_error error;
+	bool done;
+} spill_write;
+
 typedef struct spill_file {
 	uint64_t key; /* of the ids */
 	int64_t length;
 	uint64_t bytes, used; /* used: a serial number; the order of last use */
+	spill_write *write;   /* borrow; NULL: the file is there */
 } spill_file;
 
 struct spill {
@@ -36,7 +53,11 @@ struct spill {
 	const logger *log; /* borrow */
 	spill_file *file;  /* own [room]; by key, then length */
 	size_t count, room;
-	bool told; /* of a failed write */
+	bool told;            /* of a failed write */
+	jobs *writer;         /* borrow; may be NULL */
+	spill_write *first;   /* own; on their way, the latest first */
+	uint64_t on_the_way;  /* their bytes */
+	pthread_mutex_t lock; /* of their states */
 	spill_stats stats;
 };
 
@@ -118,13 +139,13 @@ static bool discard(spill *s, spill_file *f)
 	return gone;
 }
 
-/* Deletes the files that were used longest ago until `bytes` more fit. */
+/* Deletes the files that were used longest ago until `bytes` more fit; those that are being written are no files yet. */
 static bool make_room(spill *s, uint64_t bytes)
 {
 	while (bytes > s->limit || s->stats.bytes > s->limit - bytes) {
-		spill_file *oldest = s->count ? s->file : NULL;
-		for (size_t i = 1; i < s->count; i++)
-			if (s->file[i].used < oldest->used) oldest = &s->file[i];
+		spill_file *oldest = NULL;
+		for (size_t i = 0; i < s->count; i++)
+			if (!s->file[i].write && (!oldest || s->file[i].used < oldest->used)) oldest = &s->file[i];
 		if (bytes > s->limit || !oldest || !discard(s, oldest)) return false;
 	}
 	return true;
@@ -194,7 +215,7 @@ static nh_status list(spill *s, nh_error *e)
 	file_list names;
 	size_t n = 0;
 	TRY(file_list_dir(&names, s->folder, e));
-	spill_found *found = mem_array(names.count, sizeof *found);
+	spill_found *found = mem_array(names.count, sizeof *found); /* zeroed: nothing is being written */
 	nh_status status = found ? NH_OK : ERR_NOMEM(e);
 	for (size_t i = 0; i < names.count && status == NH_OK; i++) {
 		status = look_at(s, names.names[i], &found[n], e);
@@ -211,12 +232,13 @@ static nh_status list(spill *s, nh_error *e)
 	return status;
 }
 
-nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, const char *tag, const logger *log, nh_error *e)
+nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, const char *tag, const logger *log, jobs *writer, nh_error *e)
 {
 	*out = NULL;
 	if (mkdir(folder, 0777) != 0 && errno != EEXIST) return ERR(e, NH_ERR_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
 	if (!file_is_dir(folder)) return ERR(e, NH_ERR_IO, "%s: is there already, expected a folder", folder);
 	spill *s = mem_alloc(sizeof *s);
+	if (s) pthread_mutex_init(&s->lock, NULL);
 	sha256 *sum = s ? sha256_create() : NULL;
 	if (!sum || !(s->folder = mem_strdup(folder))) {
 		char unused[65];
@@ -228,6 +250,7 @@ nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, cons
 	sha256_finish(sum, s->tag);
 	s->limit = limit_bytes;
 	s->log = log;
+	s->writer = writer;
 	nh_status status = list(s, e);
 	if (status != NH_OK) spill_close(s);
 	else {
@@ -237,9 +260,74 @@ nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, cons
 	return status;
 }
 
+static void write_free(spill_write *w)
+{
+	if (!w) return;
+	mem_free(w->path);
+	mem_free(w->ids);
+	swap_free(w->state);
+	mem_free(w);
+}
+
+/* On the writer's thread: the only place that waits for a disk. What was written is let go of at once. */
+static void write_run(void *user)
+{
+	spill_write *w = user;
+	nh_error e = {0};
+	nh_status status = seqfile_write(w->path, &w->head, w->ids, w->state, &e);
+	pthread_mutex_lock(w->lock);
+	w->status = status;
+	w->error = e;
+	w->done = true;
+	swap_free(w->state);
+	w->state = NULL;
+	pthread_mutex_unlock(w->lock);
+}
+
+static void failed(spill *s, const nh_error *why)
+{
+	s->stats.failed_writes++;
+	if (!s->told) log_line(s->log, NH_LOG_WARN, "spill: %s; evicted prefixes are lost while this lasts", why->text);
+	s->told = true;
+}
+
+static bool write_done(spill *s, const spill_write *w)
+{
+	pthread_mutex_lock(&s->lock);
+	bool done = w->done;
+	pthread_mutex_unlock(&s->lock);
+	return done;
+}
+
+void spill_adopt(spill *s)
+{
+	for (spill_write **at = &s->first, *w; (w = *at) != NULL;) {
+		if (!write_done(s, w)) {
+			at = &w->next;
+			continue;
+		}
+		spill_file *f = file_of(s, w->key, w->head.tokens);
+		assert(f && f->write == w);
+		f->write = NULL;
+		if (w->status == NH_OK) s->stats.stored++;
+		else {
+			index_drop(s, f);
+			failed(s, &w->error);
+		}
+		*at = w->next;
+		s->on_the_way -= w->bytes;
+		s->stats.pending--;
+		write_free(w);
+	}
+}
+
 void spill_close(spill *s)
 {
 	if (!s) return;
+	if (s->first) jobs_drain(s->writer);
+	spill_adopt(s);
+	assert(!s->first);
+	pthread_mutex_destroy(&s->lock);
 	mem_free(s->folder);
 	mem_free(s->file);
 	mem_free(s);
@@ -252,34 +340,71 @@ static void touch(spill *s, spill_file *f, const char *path)
 	if (path) utimensat(AT_FDCWD, path, NULL, 0);
 }
 
-void spill_store(spill *s, const int32_t *ids, int64_t length, const swapped *state)
+/* NULL: out of memory, and the state is still the caller's. */
+static spill_write *write_make(spill *s, const spill_file *f, const int32_t *ids, swapped *state)
+{
+	spill_write *w = mem_alloc(sizeof *w);
+	if (!w || !(w->path = path_of(s, f)) || !(w->ids = mem_array((size_t)f->length, sizeof *ids))) {
+		write_free(w);
+		return NULL;
+	}
+	memcpy(w->ids, ids, (size_t)f->length * sizeof *ids);
+	w->head = (seqfile_head){.model = "spill", .tokens = f->length, .computed = f->length, .created = (int64_t)time(NULL)};
+	memcpy(w->head.identity, s->tag, sizeof s->tag);
+	w->lock = &s->lock;
+	w->key = f->key;
+	w->bytes = f->bytes;
+	w->state = state;
+	return w;
+}
+
+/* Into the index and on its way. Without a writer, or where it has too much to do, it is written here. */
+static void write_start(spill *s, spill_file *f, spill_write *w)
+{
+	f->used = ++s->serial;
+	f->write = w;
+	index_add(s, f);
+	w->next = s->first;
+	s->first = w;
+	s->on_the_way += w->bytes;
+	s->stats.pending++;
+	if (s->writer && jobs_submit(s->writer, write_run, w) == NH_OK) return;
+	write_run(w);
+	spill_adopt(s);
+}
+
+void spill_store(spill *s, const int32_t *ids, int64_t length, swapped *state)
 {
 	assert(length > 0 && swap_length(state) == length);
-	seqfile_head head = {.model = "spill", .tokens = length, .computed = length};
-	memcpy(head.identity, s->tag, sizeof s->tag);
-	head.created = (int64_t)time(NULL);
 	spill_file f = {.key = key_of(ids, length), .length = length};
 	f.bytes = SEQFILE_HEAD_BYTES + (uint64_t)length * sizeof *ids + swap_bytes(state) + SEQFILE_SUM_BYTES;
+	spill_adopt(s);
 	spill_file *old = file_of(s, f.key, length);
-	char *path = path_of(s, &f);
-	nh_error e = {0};
-	if (old) {
-		touch(s, old, path);
-	} else if (f.bytes <= s->limit) {
-		nh_status status = path && index_room(s) ? NH_OK : ERR_NOMEM(&e);
-		if (status == NH_OK && !make_room(s, f.bytes)) status = ERR(&e, NH_ERR_IO, "%s: old files cannot be deleted", s->folder);
-		if (status == NH_OK) status = seqfile_write(path, &head, ids, state, &e);
-		if (status == NH_OK) {
-			f.used = ++s->serial;
-			index_add(s, &f);
-			s->stats.stored++;
-		} else {
-			s->stats.failed_writes++;
-			if (!s->told) log_line(s->log, NH_LOG_WARN, "spill: %s; evicted prefixes are lost while this lasts", e.text);
-			s->told = true;
-		}
+	if (old || f.bytes > s->limit) {
+		char *path = old ? path_of(s, old) : NULL;
+		if (old) touch(s, old, path);
+		mem_free(path);
+		swap_free(state);
+		return;
 	}
-	mem_free(path);
+	nh_error e = {0};
+	nh_status status = NH_OK;
+	spill_write *w = NULL;
+	const bool busy = s->first && (s->stats.pending >= SPILL_PENDING || s->on_the_way + f.bytes > SPILL_PENDING_BYTES);
+	if (busy) {
+		s->stats.dropped++;
+	} else if (!index_room(s) || !(w = write_make(s, &f, ids, state))) {
+		status = ERR_NOMEM(&e);
+	} else if (!make_room(s, f.bytes)) {
+		w->state = NULL;
+		write_free(w);
+		w = NULL;
+		if (s->first) s->stats.dropped++; /* the room is that of others on their way */
+		else status = ERR(&e, NH_ERR_IO, "%s: old files cannot be deleted", s->folder);
+	}
+	if (status != NH_OK) failed(s, &e);
+	if (w) write_start(s, &f, w);
+	else swap_free(state);
 }
 
 /* The longest file by name with at most `limit` tokens and more than `longer_than`. */
@@ -295,6 +420,23 @@ static spill_file *longest(const spill *s, const int32_t *ids, int64_t limit, in
 		if (f) best = f;
 	}
 	return best;
+}
+
+/* From memory, while it is on its way to the disk. *out NULL: it has got there, or never will; or other ids have the same key. */
+static nh_status load_pending(spill *s, spill_file *f, const int32_t *own, const states *st, const pages *p, swapped **out, nh_error *e)
+{
+	const spill_write *w = f->write;
+	nh_status r = NH_OK;
+	*out = NULL;
+	if (memcmp(w->ids, own, (size_t)f->length * sizeof *own) != 0) return NH_OK;
+	pthread_mutex_lock(&s->lock);
+	if (w->state) r = swap_from_content(out, st, p, f->length, swap_content(w->state), swap_bytes(w->state), e);
+	pthread_mutex_unlock(&s->lock);
+	if (*out) {
+		touch(s, f, NULL);
+		s->stats.loaded++;
+	}
+	return r;
 }
 
 /* Reads one file. *out NULL: it is not what its name says, and has been dealt with. */
@@ -342,11 +484,16 @@ nh_status spill_find(spill *s, const int32_t *ids, int64_t n, int64_t longer_tha
 	assert(unit > 0 && unit % PAGES_TOKENS == 0);
 	*out = NULL;
 	for (int64_t limit = n - 1; limit > longer_than;) {
+		spill_adopt(s);
 		spill_file *f = longest(s, ids, limit, longer_than, unit);
 		if (!f) break;
-		limit = f->length - 1;
-		TRY(load(s, f, ids, st, p, out, e));
+		const int64_t length = f->length;
+		spill_write *w = f->write;
+		if (w) TRY(load_pending(s, f, ids, st, p, out, e));
+		else TRY(load(s, f, ids, st, p, out, e));
 		if (*out) break;
+		bool ended = w && write_done(s, w);
+		if (!ended) limit = length - 1; /* else once more: it is a file now, or gone */
 	}
 	return NH_OK;
 }

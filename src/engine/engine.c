@@ -61,8 +61,10 @@ static nh_status open_spill(engine *g, const engine_options *options, nh_error *
 	char hex[65], tag[256];
 	if (!options->spill_dir) return NH_OK;
 	TRY(engine_identity(g, hex, e));
-	snprintf(tag, sizeof tag, "%s %s %s %s %s", hex, p->arm->name, p->base->arm, p->x->num->name, num_dtype_name(p->kv));
-	return spill_open(&g->spill, options->spill_dir, options->spill_bytes ? options->spill_bytes : SPILL_BYTES, tag, p->log, e);
+	snprintf(tag, sizeof tag, "%s %s %s %s %s", hex, p->arm->name, p->base->tier ? p->base->tier : p->base->arm, p->x->num->name,
+	    num_dtype_name(p->kv));
+	TRY(jobs_create(&g->jobs, 1, e)); /* one: a disk writes one file after the other */
+	return spill_open(&g->spill, options->spill_dir, options->spill_bytes ? options->spill_bytes : SPILL_BYTES, tag, p->log, g->jobs, e);
 }
 
 static nh_status open_prefixes(engine *g, const engine_options *options, nh_error *e)
@@ -118,6 +120,7 @@ static void destroy(engine *g)
 {
 	prefix_close(g->prefixes);
 	spill_close(g->spill);
+	jobs_destroy(g->jobs);
 	set_scratch(g->parts->x, NULL);
 	sample_batch_destroy(g->edited);
 	mem_free(g->mask);

@@ -104,6 +104,7 @@ struct engine {
 	pages pages;
 	prefix_cache *prefixes; /* own; NULL: off */
 	spill *spill;           /* own */
+	jobs *jobs;             /* own; writes the spill's files; NULL without one */
 	model_state state;      /* views of both pools */
 	inputs in;
 	void *scratch_block;  /* own; the arm's */

@@ -187,6 +187,7 @@ void *loop_run(void *user)
 	while (wait_for_work(g, stuck)) {
 		engine_sweep(g);
 		stuck = !step_run(g) && (g->running > 0 || g->swapped);
+		if (g->spill) spill_adopt(g->spill);
 	}
 	return NULL;
 }

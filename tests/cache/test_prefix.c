@@ -404,20 +404,29 @@ static void many_requests(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Written at once, and by a thread beside. */
 static void many_requests_with_a_spill(void **state)
 {
 	char folder[256];
 	spill *sp;
 	spill_stats s;
-	host_folder(folder, "prefix");
-	assert_int_equal(spill_open(&sp, folder, 2000000, "soak", NULL, NULL), NH_OK);
 	(void)state;
-	soak(200, sp);
-	spill_get_stats(sp, &s);
-	print_message("%d files stored, %d loaded, %d rejected\n", (int)s.stored, (int)s.loaded, (int)s.rejected);
-	assert_true(s.stored > 50 && s.loaded > 20 && s.rejected == 0 && s.failed_writes == 0 && s.bytes <= 2000000);
-	spill_close(sp);
-	host_folder_remove(folder);
+	for (int beside = 0; beside < 2; beside++) {
+		jobs *writer = NULL;
+		if (beside) assert_int_equal(jobs_create(&writer, 1, NULL), NH_OK);
+		host_folder(folder, "prefix");
+		assert_int_equal(spill_open(&sp, folder, 2000000, "soak", NULL, writer, NULL), NH_OK);
+		soak(200, sp);
+		if (beside) jobs_drain(writer);
+		spill_adopt(sp);
+		spill_get_stats(sp, &s);
+		print_message(
+		    "%d files stored, %d dropped, %d loaded, %d rejected\n", (int)s.stored, (int)s.dropped, (int)s.loaded, (int)s.rejected);
+		assert_true(s.stored > 50 && s.loaded > 20 && s.rejected == 0 && s.failed_writes == 0 && s.bytes <= 2000000);
+		spill_close(sp);
+		jobs_destroy(writer);
+		host_folder_remove(folder);
+	}
 	assert_int_equal(mem_live(), 0);
 }
 
@@ -436,7 +445,7 @@ static void what_was_evicted_comes_back(void **state)
 	host_folder(folder, "evicted");
 	host_open(&h, NUM_BF16, 6, 30);
 	host_seqmem(&h, &m, 700);
-	assert_int_equal(spill_open(&sp, folder, 1 << 20, "one", NULL, NULL), NH_OK);
+	assert_int_equal(spill_open(&sp, folder, 1 << 20, "one", NULL, NULL, NULL), NH_OK);
 	prefix_cache *c = helper_prefix_open(&h, UNIT, 6, sp);
 	helper_prefix_request(&h, c, &m, ids, 700); /* 1, 2, 4 and 5 units */
 	seqmem_release(&m);
@@ -447,7 +456,7 @@ static void what_was_evicted_comes_back(void **state)
 	spill_close(sp);
 	host_poison(&h);
 
-	assert_int_equal(spill_open(&sp, folder, 1 << 20, "one", NULL, NULL), NH_OK);
+	assert_int_equal(spill_open(&sp, folder, 1 << 20, "one", NULL, NULL, NULL), NH_OK);
 	c = helper_prefix_open(&h, UNIT, 6, sp);
 	helper_prefix_put(&h, c, &m, ids, 2 * UNIT);
 	assert_int_equal(prefix_adopt(c, ids, 700, &m, &length, NULL), NH_OK);
