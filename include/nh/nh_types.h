@@ -119,7 +119,10 @@ typedef enum nh_draft { NH_DRAFT_NONE = 0, NH_DRAFT_NGRAM = 1 } nh_draft;
 
 /* Rows of one traced tensor of one step, as doubles, valid during the call (on the engine's thread). name: "embedding", "layer.3.input" (the
  * mixer's input, after its norm), "layer.3.hidden" (the mixer's output), "layer.3.residual_in" (the stream before it is added),
- * "layer.3.residual" (after), "layer.3.router_logits", "final_norm", "logits". step 0 is the first step of the request. */
+ * "layer.3.residual" (after), "layer.3.router_logits", "final_norm", "logits"; and what the matrices inside a mixer see:
+ * "layer.3.out_input" (Mamba, before the projection out), "layer.3.keys", "layer.3.values" (attention, before they are stored),
+ * "layer.3.mlp_hidden" (dense layer and shared expert, before the projection down), "layer.3.experts_input", "layer.3.experts_chosen" (ids).
+ * step 0 is the first step of the request. */
 typedef void (*nh_trace_fn)(
     void *user, uint64_t step, const char *name, int64_t first_position, size_t rows, size_t columns, const double *values);
 

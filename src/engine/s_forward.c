@@ -2,6 +2,8 @@
  * s_forward.c: the model's part of a step, and what a traced request sees of it. Traced requests run in steps of their own, so the rows of a
  * traced tensor are all theirs.
  */
+#include <string.h>
+
 #include "base/base_mem.h"
 #include "engine/engine_impl.h"
 #include "num/num_conv.h"
@@ -30,7 +32,12 @@ void step_trace_tap(void *user, const char *name, const tensor *t)
 			if (g->parts->arm->download(g->parts->base, to, from, columns * unit, NULL) != NH_OK) return;
 			from = to;
 		}
-		num_load_row(t->dtype, from, 0, columns, r->trace_row + i * columns);
+		for (size_t c = 0; t->dtype == NUM_I32 && c < columns; c++) {
+			int32_t id;
+			memcpy(&id, (const char *)from + c * sizeof id, sizeof id);
+			r->trace_row[i * columns + c] = id;
+		}
+		if (t->dtype != NUM_I32) num_load_row(t->dtype, from, 0, columns, r->trace_row + i * columns);
 	}
 	r->spec.trace(r->spec.trace_user, r->step, name, item->pos, rows, columns, r->trace_row);
 }

@@ -20,6 +20,8 @@ void nm_attn_forward(const nm_step *s, const nm_block *l, const tensor *y, const
 	OP(s->x, linear, .y = &q, .x = y, .w = &a->q, .decode_rows = b->D);
 	OP(s->x, linear, .y = &k, .x = y, .w = &a->k, .decode_rows = b->D);
 	OP(s->x, linear, .y = &v, .x = y, .w = &a->v, .decode_rows = b->D);
+	nm_tap(s, "keys", &k);
+	nm_tap(s, "values", &v);
 	OP(s->x, kv_write, .pages = pages, .k = &k, .v = &v, .kv_slot = &b->kv_slot);
 	if (b->D > 0) {
 		tensor q_d = tensor_rows(&q, 0, b->D), o_d = tensor_rows(&o, 0, b->D), pos = tensor_rows(&b->pos, 0, b->D),

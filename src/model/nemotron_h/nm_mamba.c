@@ -61,5 +61,6 @@ void nm_mamba_forward(const nm_step *s, const nm_block *l, const tensor *y, cons
 	if (s->b->D > 0) decode_rows(s, m, st, &raw, &dt, &conv, &scan);
 	if (s->b->T > s->b->D) prefill_rows(s, m, st, &raw, &dt, &conv, &scan);
 	OP(s->x, gated_norm, .y = &normed, .x = &scan, .gate = &z, .w = &m->norm, .groups = (int)m->groups, .eps = s->eps);
+	nm_tap(s, "out_input", &normed);
 	OP(s->x, linear, .y = h, .x = &normed, .w = &m->out, .bias = tensor_absent(&m->out_bias) ? NULL : &m->out_bias, .decode_rows = s->b->D);
 }

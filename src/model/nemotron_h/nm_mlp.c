@@ -9,5 +9,6 @@ void nm_mlp_forward(const nm_step *s, const nm_mlp *l, const tensor *y, const te
 	if (s->x->status != NH_OK) return;
 	OP(s->x, linear, .y = &up, .x = y, .w = &l->up, .bias = tensor_absent(&l->up_bias) ? NULL : &l->up_bias, .act = OP_ACT_RELU2,
 	    .decode_rows = s->b->D);
+	nm_tap(s, "mlp_hidden", &up);
 	OP(s->x, linear, .y = h, .x = &up, .w = &l->down, .bias = tensor_absent(&l->down_bias) ? NULL : &l->down_bias, .decode_rows = s->b->D);
 }

@@ -34,11 +34,15 @@ void nm_moe_forward(const nm_step *s, const nm_block *l, const tensor *y, const 
 	choose(s, m, y, &idx, &w);
 	if (m->has_shared) nm_mlp_forward(s, &m->shared, y, &shared);
 	if (!m->has_latent) {
+		nm_tap(s, "experts_input", y);
+		nm_tap(s, "experts_chosen", &idx);
 		OP(x, expert_ffn, .rows = &rows, .x = y, .idx = &idx, .w = &w, .experts = &m->experts, .decode_rows = s->b->D);
 		OP(x, moe_combine, .y = h, .rows = &rows, .shared = m->has_shared ? &shared : NULL, .factor = m->factor);
 		return;
 	}
 	OP(x, linear, .y = &low, .x = y, .w = &m->fc1, .bias = bias_or_null(&m->fc1_bias), .decode_rows = s->b->D);
+	nm_tap(s, "experts_input", &low);
+	nm_tap(s, "experts_chosen", &idx);
 	OP(x, expert_ffn, .rows = &rows, .x = &low, .idx = &idx, .w = &w, .experts = &m->experts, .decode_rows = s->b->D);
 	OP(x, moe_combine, .y = &sum, .rows = &rows, .factor = m->factor);
 	OP(x, linear, .y = h, .x = &sum, .w = &m->fc2, .bias = bias_or_null(&m->fc2_bias), .decode_rows = s->b->D);
