@@ -422,7 +422,9 @@ static void many_requests_with_a_spill(void **state)
 		spill_get_stats(sp, &s);
 		print_message(
 		    "%d files stored, %d dropped, %d loaded, %d rejected\n", (int)s.stored, (int)s.dropped, (int)s.loaded, (int)s.rejected);
-		assert_true(s.stored > 50 && s.loaded > 20 && s.rejected == 0 && s.failed_writes == 0 && s.bytes <= 2000000);
+		/* How many a thread beside gets written is the disk's matter. */
+		assert_true(s.stored > (beside ? 0 : 50) && s.stored + s.dropped > 50);
+		assert_true(s.loaded > 20 && s.rejected == 0 && s.failed_writes == 0 && s.bytes <= 2000000);
 		spill_close(sp);
 		jobs_destroy(writer);
 		host_folder_remove(folder);

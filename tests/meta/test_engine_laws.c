@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_engine_laws.c: the engine's laws on checkpoints of several formats and on the built-in model: a request's tokens and log-probabilities are
  * those that it has alone, compared as doubles, whatever happens around it. Each law prints what it exercised and fails where that is nothing.
+ * Weights, prompts, lengths, options, poison and the order of slots and pages come from a seed; other seeds: test_engine_laws SEED...
  */
 #include "test.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base_mem.h"
@@ -12,8 +15,9 @@
 #include "engine/engine_impl.h"
 #include "engine/open.h"
 
-#define REQUESTS 24
-#define MOST 32 /* tokens of a request */
+#define MANY 64     /* at once in one step */
+#define REQUESTS 24 /* of them, those of the other laws */
+#define MOST 32     /* tokens of a request */
 
 typedef struct answer {
 	int32_t token[MOST];
@@ -32,16 +36,26 @@ typedef struct question {
 } question;
 
 static engine_model *m;
-static question q[REQUESTS];
+static question q[MANY];
+static uint64_t seed;
+
+/* One seed where everything takes a hundred times as long. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static uint64_t seeds[16] = {1};
+static int seed_count = 1;
+#else
+static uint64_t seeds[16] = {1, 20731, 8};
+static int seed_count = 3;
+#endif
 
 /* Around pages of 64 and chunks of 8; some ask for scores, some draw, some punish. */
-static void questions(uint64_t seed)
+static void questions(void)
 {
 	static const int LENGTH[] = {1, 63, 64, 65, 129, 8, 40, 95};
 	memset(q, 0, sizeof q);
-	for (int i = 0; i < REQUESTS; i++) {
+	for (int i = 0; i < MANY; i++) {
 		q[i].n = i < 8 ? LENGTH[i] : 1 + (int)(rng_u64(seed, (uint64_t)i, 2) % 100);
-		q[i].tokens = 10 + (int)(rng_u64(seed, (uint64_t)i, 1) % 16);
+		q[i].tokens = 16 + (int)(rng_u64(seed, (uint64_t)i, 1) % 16);
 		q[i].priority = i % 3;
 		q[i].score = i % 4 == 3;
 		q[i].sampled = i % 2;
@@ -59,7 +73,7 @@ static engine_spec spec_of(const question *a, int i)
 	    .top_p = 1,
 	    .repetition_penalty = a->penalty ? 1.2 : 1,
 	    .temperature = a->sampled ? 0.7 : 0,
-	    .seed = 100 + (uint64_t)i,
+	    .seed = 100 * seed + (uint64_t)i,
 	    .top_logprobs = 1,
 	    .prompt_logprobs = a->score,
 	    .priority = a->priority,
@@ -112,7 +126,7 @@ static void same(const char *law, int i, const answer *want, const answer *got)
 static uint64_t alone(void)
 {
 	engine *g = open_engine((engine_options){.max_sequences = 1, .no_prefix_cache = true});
-	for (int i = 0; i < REQUESTS; i++) {
+	for (int i = 0; i < MANY; i++) {
 		engine_spec s = spec_of(&q[i], i);
 		collect(&q[i].alone, ask(g, &s), NULL);
 		assert_int_equal(q[i].alone.tokens, q[i].tokens);
@@ -125,7 +139,7 @@ static uint64_t alone(void)
 
 /* NaN bytes in everything that nobody has written, and slots and pages handed out in another order. Before the first request: the engine's thread
  * sleeps. */
-static void disturb(engine *g, uint64_t seed)
+static void disturb(engine *g)
 {
 	for (int i = 0; i < g->states.layers; i++) {
 		memset(g->states.layer[i].conv.data, 0xFF, tensor_bytes(&g->states.layer[i].conv));
@@ -149,7 +163,7 @@ static engine_stats together(const char *law, engine_options o, bool poison, int
 {
 	engine *g = open_engine(o);
 	engine_request *r[REQUESTS], *gone[REQUESTS];
-	if (poison) disturb(g, 5);
+	if (poison) disturb(g);
 	for (int i = 0; i < REQUESTS; i++) {
 		engine_spec s = spec_of(&q[i], i);
 		if (i < cancel) gone[i] = ask(g, &s);
@@ -169,11 +183,110 @@ static engine_stats together(const char *law, engine_options o, bool poison, int
 	return s;
 }
 
-static void company(const char *name, uint64_t steps_alone)
+/* On the engine's thread: counts the rows of steps, and holds the first one until all others have been submitted. */
+typedef struct watch {
+	engine *g;
+	pthread_mutex_t lock;
+	pthread_cond_t moved;
+	bool reached, open;
+	int most;
+} watch;
+
+static nh_status look(void *self, int32_t id, engine_text *out, nh_error *e)
 {
-	engine_stats s = together("batch", (engine_options){.max_sequences = 64, .no_prefix_cache = true}, false, 0, true);
-	printf("LAW batch of 1 = batch of many: %s: %d requests, %d steps instead of %d\n", name, REQUESTS, (int)s.steps, (int)steps_alone);
-	assert_true(s.steps * 2 < steps_alone);
+	(void)id;
+	(void)e;
+	watch *w = self;
+	*out = (engine_text){0};
+	pthread_mutex_lock(&w->lock);
+	w->reached = true;
+	pthread_cond_broadcast(&w->moved);
+	while (!w->open) pthread_cond_wait(&w->moved, &w->lock);
+	if (w->g->step.D > w->most) w->most = w->g->step.D;
+	pthread_mutex_unlock(&w->lock);
+	return NH_OK;
+}
+
+static void let_go(watch *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->open = true;
+	pthread_cond_broadcast(&w->moved);
+	pthread_mutex_unlock(&w->lock);
+}
+
+/* All of them in the same steps: while the first token of one more request is being told, nothing runs. */
+static void many(const char *name, uint64_t steps_alone)
+{
+	watch w = {.g = open_engine((engine_options){
+	               .max_sequences = MANY, .no_prefix_cache = true, .event_limit = 512, .memory_bytes = (uint64_t)64 << 20}),
+	    .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .moved = PTHREAD_COND_INITIALIZER};
+	engine_request *r[MANY];
+	answer a;
+	disturb(w.g);
+	engine_spec s = spec_of(&q[1], 1);
+	s.max_tokens = 1;
+	s.hooks = (engine_hooks){.self = &w, .push = look};
+	engine_request *first = ask(w.g, &s);
+	for (int i = 0; i < MANY; i++) {
+		s = spec_of(&q[i], i);
+		s.hooks = (engine_hooks){.self = &w, .push = look};
+		r[i] = ask(w.g, &s);
+	}
+	let_go(&w);
+	collect(&a, first, NULL);
+	for (int i = 0; i < MANY; i++) {
+		collect(&a, r[i], NULL);
+		same("batch", i, &q[i].alone, &a);
+	}
+	engine_stats t;
+	engine_get_stats(w.g, &t);
+	engine_close(w.g);
+	printf("LAW batch of 1 = batch of many: %s: %d requests, at most %d decode rows in a step, %d steps instead of %d\n", name, MANY,
+	    w.most, (int)t.steps, (int)steps_alone);
+	assert_true(w.most == MANY && t.steps * 8 < steps_alone);
+}
+
+/* Room for two of the long ones; and while those of low priority run, the others come. */
+static void swaps(const char *name)
+{
+	engine *g = open_engine((engine_options){.max_sequences = 1});
+	engine_request *r[REQUESTS];
+	engine_stats s;
+	engine_get_stats(g, &s);
+	engine_close(g);
+	const uint64_t slot = s.state_bytes / s.slots_total, page = s.kv_bytes / s.pages_total;
+	watch w = {.g = open_engine((engine_options){.max_sequences = 6, .memory_bytes = 8 * slot + 5 * page, .no_prefix_cache = true}),
+	    .lock = PTHREAD_MUTEX_INITIALIZER,
+	    .moved = PTHREAD_COND_INITIALIZER};
+	disturb(w.g);
+	for (int late = 0; late < 2; late++) {
+		for (int i = 0; i < REQUESTS; i++) {
+			if ((q[i].priority > 0) != late) continue;
+			engine_spec a = spec_of(&q[i], i);
+			if (i == 0) a.hooks = (engine_hooks){.self = &w, .push = look};
+			r[i] = ask(w.g, &a);
+		}
+		pthread_mutex_lock(&w.lock);
+		while (!w.reached) pthread_cond_wait(&w.moved, &w.lock);
+		pthread_mutex_unlock(&w.lock);
+	}
+	let_go(&w);
+	for (int i = 0; i < REQUESTS; i++) {
+		answer a;
+		collect(&a, r[i], NULL);
+		same("swap", i, &q[i].alone, &a);
+	}
+	engine_get_stats(w.g, &s);
+	engine_close(w.g);
+	printf("LAW swapped = never: %s: %d out, %d in, %d pages\n", name, (int)s.swaps_out, (int)s.swaps_in, (int)s.pages_total);
+	assert_true(s.swaps_out > 0 && s.swaps_in == s.swaps_out);
+}
+
+static void company(const char *name)
+{
+	engine_stats s;
 	s = together("split", (engine_options){.max_sequences = 64, .no_prefix_cache = true, .step_tokens = 1}, true, 0, true);
 	printf("LAW any split = no split, poison and permutation: %s: %d steps, %d chunks in %d scans\n", name, (int)s.steps,
 	    (int)s.scan_chunks, (int)s.scan_calls);
@@ -181,17 +294,7 @@ static void company(const char *name, uint64_t steps_alone)
 	s = together("cancel", (engine_options){.max_sequences = 16}, true, REQUESTS, true);
 	printf("LAW a cancelled neighbour = none: %s: %d of %d cancelled\n", name, (int)s.cancelled, (int)s.requests);
 	assert_true(s.cancelled > 2);
-	s = together("drafts", (engine_options){.max_sequences = 8, .draft = NH_DRAFT_NGRAM, .draft_tokens = 3}, true, 0, false);
-	assert_true(s.drafted_tokens > 0);
-	/* Room for two of the long ones. */
-	engine *g = open_engine((engine_options){.max_sequences = 1});
-	engine_stats one;
-	engine_get_stats(g, &one);
-	engine_close(g);
-	uint64_t slot = one.state_bytes / one.slots_total, page = one.kv_bytes / one.pages_total;
-	s = together("swap", (engine_options){.max_sequences = 6, .memory_bytes = 8 * slot + 5 * page, .no_prefix_cache = true}, true, 0, true);
-	printf("LAW swapped = never: %s: %d out, %d in, %d pages\n", name, (int)s.swaps_out, (int)s.swaps_in, (int)s.pages_total);
-	assert_true(s.swaps_out > 0 && s.swaps_in == s.swaps_out);
+	together("drafts", (engine_options){.max_sequences = 8, .draft = NH_DRAFT_NGRAM, .draft_tokens = 3}, true, 0, false);
 }
 
 /* Two tokens in random order: the drafter guesses about half of them. */
@@ -214,7 +317,7 @@ static void drafts(const char *name)
 	}
 	engine_close(plain);
 	engine *g = open_engine((engine_options){.max_sequences = 3, .draft = NH_DRAFT_NGRAM, .draft_tokens = 5});
-	disturb(g, 8);
+	disturb(g);
 	for (int i = 0; i < 4; i++) r[i] = ask(g, &s[i]);
 	for (int i = 0; i < 4; i++) {
 		collect(&got, r[i], NULL);
@@ -231,31 +334,34 @@ static void drafts(const char *name)
 /* Cold and again, at lengths around borders; every hit says what the cold run says. */
 static void prefixes(const char *name)
 {
-	static const int LENGTH[] = {8, 63, 64, 65, 72, 127, 128, 129, 136, 193};
+	static const int BORDERS[] = {8, 63, 64, 65, 72, 127, 128, 129, 136, 193};
+	int length[ARRAY_LEN(BORDERS) + 4];
+	memcpy(length, BORDERS, sizeof BORDERS);
 	engine *g = open_engine((engine_options){.max_sequences = 2}), *cold = NULL;
-	answer want[ARRAY_LEN(LENGTH)], got;
+	answer want[ARRAY_LEN(length)], got;
 	question a = {.tokens = 3};
 	int hits = 0;
 	uint64_t reused = 0, computed = 0;
-	for (int k = 0; k < 256; k++) a.prompt[k] = (int32_t)(rng_u64(9, (uint64_t)k, 1) % (uint64_t)m->m->shape.vocab);
+	for (int k = 0; k < 256; k++) a.prompt[k] = (int32_t)(rng_u64(seed, (uint64_t)k, 100) % (uint64_t)m->m->shape.vocab);
 	engine_close(g);
+	for (size_t i = ARRAY_LEN(BORDERS); i < ARRAY_LEN(length); i++) length[i] = 1 + (int)(rng_u64(seed, i, 101) % 256);
 	cold = open_engine((engine_options){.max_sequences = 1, .no_prefix_cache = true});
-	for (size_t i = 0; i < ARRAY_LEN(LENGTH); i++) {
-		a.n = LENGTH[i];
+	for (size_t i = 0; i < ARRAY_LEN(length); i++) {
+		a.n = length[i];
 		engine_spec s = spec_of(&a, 0);
 		collect(&want[i], ask(cold, &s), NULL);
 	}
 	engine_close(cold);
 	g = open_engine((engine_options){.max_sequences = 2});
-	disturb(g, 3);
+	disturb(g);
 	for (int round = 0; round < 2; round++)
-		for (size_t i = 0; i < ARRAY_LEN(LENGTH); i++) {
-			a.n = LENGTH[i];
+		for (size_t i = 0; i < ARRAY_LEN(length); i++) {
+			a.n = length[i];
 			engine_spec s = spec_of(&a, 0);
 			collect(&got, ask(g, &s), NULL);
-			same("prefix", LENGTH[i], &want[i], &got);
-			assert_int_equal(got.stats.reused_tokens + got.stats.computed_tokens, LENGTH[i]);
-			if (round) assert_int_equal(got.stats.reused_tokens, (LENGTH[i] - 1) / 64 * 64); /* the largest edge below the prompt */
+			same("prefix", length[i], &want[i], &got);
+			assert_int_equal(got.stats.reused_tokens + got.stats.computed_tokens, length[i]);
+			if (round) assert_int_equal(got.stats.reused_tokens, (length[i] - 1) / 64 * 64); /* the largest edge below the prompt */
 			hits += got.stats.reused_tokens > 0;
 			reused += got.stats.reused_tokens;
 			computed += got.stats.computed_tokens;
@@ -331,9 +437,11 @@ static void laws(const char *name, const char *dir, const char *numerics, bool c
 {
 	nh_error e = {0};
 	if (engine_model_open(&m, dir, &(open_options){.numerics = numerics, .check = check}, &e) != NH_OK) fail_msg("%s", e.text);
-	questions(1);
+	questions();
 	uint64_t steps = alone();
-	company(name, steps);
+	many(name, steps);
+	company(name);
+	swaps(name);
 	drafts(name);
 	prefixes(name);
 	sessions(name);
@@ -355,11 +463,19 @@ static void on_made_checkpoints(void **state)
 	};
 	static const char *const CONFIG[] = {"hidden_size=32", "vocab_size=320", "chunk_size=8", "mamba_num_heads=2", "mamba_head_dim=16",
 	    "ssm_state_size=16", "n_groups=1", "max_position_embeddings=4096"};
-	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
-		const mk_options o = {
-		    .format = CASES[i].format, .seed = 7 + i, .pattern = CASES[i].pattern, .config = CONFIG, .config_count = ARRAY_LEN(CONFIG)};
-		laws(CASES[i].name, bench_checkpoint(CASES[i].name, &o), CASES[i].numerics, i == 1);
-	}
+	for (int k = 0; k < seed_count; k++)
+		for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+			char name[64];
+			seed = seeds[k];
+			snprintf(name, sizeof name, "%s-%llu", CASES[i].name, (unsigned long long)seed);
+			const mk_options o = {.format = CASES[i].format,
+			    .seed = 7 * seed + i,
+			    .pattern = CASES[i].pattern,
+			    .config = CONFIG,
+			    .config_count = ARRAY_LEN(CONFIG)};
+			printf("LAWS of %s, seed %llu\n", CASES[i].name, (unsigned long long)seed);
+			laws(name, bench_checkpoint(name, &o), CASES[i].numerics, i == 1);
+		}
 }
 
 /* The built-in model: NVFP4, FP8 and BF16 in one, chunks of 128. A few short ones beside each other, drafted, swapped and continued. */
@@ -372,7 +488,8 @@ static void on_the_built_in_model(void **state)
 	engine_spec s[FEW];
 	engine_request *r[FEW];
 	if (engine_model_open(&m, NH_SOURCE_DIR "/models/tiny", &(open_options){0}, &e) != NH_OK) fail_msg("%s", e.text);
-	questions(2);
+	seed = seeds[0];
+	questions();
 	for (int i = 0; i < FEW; i++) {
 		q[i].n = 6 + 7 * i;
 		s[i] = spec_of(&q[i], i);
@@ -385,7 +502,7 @@ static void on_the_built_in_model(void **state)
 	engine_get_stats(g, &one);
 	engine_close(g);
 	g = open_engine((engine_options){.max_sequences = FEW, .draft = NH_DRAFT_NGRAM});
-	disturb(g, 4);
+	disturb(g);
 	for (int i = 0; i < FEW; i++) r[i] = ask(g, &s[i]);
 	for (int i = 0; i < FEW; i++) {
 		collect(&got, r[i], NULL);
@@ -411,8 +528,10 @@ static void on_the_built_in_model(void **state)
 	engine_model_close(m);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	if (argc > 1) seed_count = 0;
+	for (int i = 1; i < argc && seed_count < (int)ARRAY_LEN(seeds); i++) seeds[seed_count++] = strtoull(argv[i], NULL, 10);
 	const struct CMUnitTest tests[] = {cmocka_unit_test(on_made_checkpoints), cmocka_unit_test(on_the_built_in_model)};
 	return cmocka_run_group_tests_name("engine_laws", tests, NULL, NULL);
 }
