@@ -23,13 +23,24 @@ static nh_status io_error(nh_error *e, const char *path, const char *what)
 	return ERR(e, errno == ENOENT ? NH_ERR_NOTFOUND : NH_ERR_IO, "%s: %s: %s", path, what, strerror(errno));
 }
 
+/* As a device that fails. */
+bool file_refused(mem_fault kind)
+{
+	if (!mem_fault_now(kind)) return false;
+	errno = EIO;
+	return true;
+}
+
+static bool refused_read(void) { return file_refused(MEM_FAULT_READ); }
+static bool refused_write(void) { return file_refused(MEM_FAULT_WRITE); }
+
 /* Opens a regular file for reading; devices and pipes could block or never end. */
 static nh_status open_regular(const char *path, int *fd, size_t *size, nh_error *e)
 {
 	struct stat st;
-	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	*fd = refused_read() ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (*fd < 0) return io_error(e, path, "cannot open");
-	if (fstat(*fd, &st) != 0) {
+	if (refused_read() || fstat(*fd, &st) != 0) {
 		nh_status s = io_error(e, path, "cannot read its size");
 		close(*fd);
 		return s;
@@ -49,7 +60,7 @@ nh_status file_map_open(file_map *m, const char *path, nh_error *e)
 	TRY(open_regular(path, &fd, &m->size, e));
 	if (m->size == 0) m->data = (const uint8_t *)"";
 	else {
-		void *p = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+		void *p = refused_read() ? MAP_FAILED : mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (p == MAP_FAILED) {
 			nh_status s = io_error(e, path, "cannot map");
 			close(fd);
@@ -82,12 +93,14 @@ nh_status file_open(FILE **out, size_t *size, const char *path, nh_error *e)
 	int fd;
 	*out = NULL;
 	TRY(open_regular(path, &fd, size, e));
-	*out = fdopen(fd, "rb");
+	*out = refused_read() ? NULL : fdopen(fd, "rb");
 	if (*out) return NH_OK;
 	nh_status s = io_error(e, path, "cannot open");
 	close(fd);
 	return s;
 }
+
+bool file_get(FILE *f, void *to, size_t bytes) { return !refused_read() && fread(to, 1, bytes, f) == bytes; }
 
 nh_status file_read(const char *path, size_t limit, buf *out, nh_error *e)
 {
@@ -97,7 +110,7 @@ nh_status file_read(const char *path, size_t limit, buf *out, nh_error *e)
 	nh_status s = NH_OK;
 	char chunk[65536];
 	for (;;) {
-		ssize_t n = read(fd, chunk, sizeof chunk);
+		ssize_t n = refused_read() ? -1 : read(fd, chunk, sizeof chunk);
 		if (n < 0 && errno == EINTR) continue;
 		if (n < 0) s = io_error(e, path, "cannot read");
 		if (n <= 0) break;
@@ -138,8 +151,8 @@ nh_status file_writer_open(file_writer *w, const char *path, nh_error *e)
 		return ERR_NOMEM(e);
 	}
 	snprintf(w->temp, n, "%s.tmp.%ld.%u", path, (long)getpid(), atomic_fetch_add(&serial, 1u));
-	int fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	if (fd >= 0) w->f = fdopen(fd, "wb");
+	int fd = refused_write() ? -1 : open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	if (fd >= 0) w->f = refused_write() ? NULL : fdopen(fd, "wb");
 	if (!w->f) {
 		nh_status s = io_error(e, path, "cannot write");
 		if (fd >= 0) {
@@ -157,17 +170,19 @@ nh_status file_writer_open(file_writer *w, const char *path, nh_error *e)
 void file_writer_put(file_writer *w, const void *data, size_t len)
 {
 	if (w->error || len == 0) return;
-	if (fwrite(data, 1, len, w->f) != len) w->error = errno ? errno : EIO;
+	if (refused_write() || fwrite(data, 1, len, w->f) != len) w->error = errno ? errno : EIO;
 }
 
 nh_status file_writer_commit(file_writer *w, nh_error *e)
 {
 	nh_status s = NH_OK;
 	int error = w->error;
-	if (!error && (fflush(w->f) != 0 || fsync(fileno(w->f)) != 0)) error = errno;
-	if (fclose(w->f) != 0 && !error) error = errno;
+	if (!error && (refused_write() || fflush(w->f) != 0)) error = errno;
+	if (!error && (refused_write() || fsync(fileno(w->f)) != 0)) error = errno;
+	bool closed = !refused_write();
+	if ((fclose(w->f) != 0 || !closed) && !error) error = closed ? errno : EIO;
 	w->f = NULL;
-	if (!error && rename(w->temp, w->path) != 0) error = errno;
+	if (!error && (refused_write() || rename(w->temp, w->path) != 0)) error = errno;
 	errno = error;
 	if (error) s = io_error(e, w->path, "cannot write");
 	if (s == NH_OK) {
@@ -210,7 +225,7 @@ static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const 
 nh_status file_list_dir(file_list *l, const char *path, nh_error *e)
 {
 	memset(l, 0, sizeof *l);
-	DIR *d = opendir(path);
+	DIR *d = refused_read() ? NULL : opendir(path);
 	if (!d) return io_error(e, path, "cannot list");
 	size_t cap = 0;
 	nh_status s = NH_OK;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/base_buf.h"
+#include "base/base_mem.h"
 #include "base/base_status.h"
 
 /* A read-only mapping of a whole regular file. An empty file maps to data = "" and size 0. */
@@ -25,9 +26,13 @@ void file_map_drop(const file_map *m, size_t offset, size_t bytes); /* hint: the
 
 /* A regular file for reading, from its start, and its size. The caller's to fclose. */
 nh_status file_open(FILE **out, size_t *size, const char *path, nh_error *e);
+bool file_get(FILE *f, void *to, size_t bytes); /* the next bytes, all of them, or false */
 
 /* Reads a whole regular file of at most `limit` bytes into out (which must be zeroed); NH_ERR_LIMIT names the limit. */
 nh_status file_read(const char *path, size_t limit, buf *out, nh_error *e);
+
+/* Fault injection (base_mem.h) for whoever calls the system itself: true, with errno set, where this read or write must fail. */
+bool file_refused(mem_fault kind);
 
 bool file_exists(const char *path); /* something is there (after following links) */
 bool file_is_dir(const char *path);

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/base_mem.h"
+#include "base/base_thread.h"
 
 typedef struct job {
 	job_fn fn;
@@ -90,7 +91,7 @@ nh_status jobs_create(jobs **out, int threads, nh_error *e)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->work, NULL);
 	pthread_cond_init(&p->idle, NULL);
-	while (p->threads < wanted && pthread_create(&p->thread[p->threads], NULL, run, p) == 0) p->threads++;
+	while (p->threads < wanted && thread_start(&p->thread[p->threads], run, p)) p->threads++;
 	if (p->threads == 0) {
 		jobs_destroy(p);
 		return ERR(e, NH_ERR_STATE, "no thread could be started for the job pool");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * base_mem.c: wraps the C allocator; counts what lives and can be told to fail.
+ * base_mem.c: wraps the C allocator; counts what lives and can be told to fail. The counters of other things that can fail lie here too, since
+ * nothing else in the library has global state.
  */
 #include "base/base_mem.h"
 
@@ -9,20 +10,38 @@
 #include <sys/mman.h>
 
 static atomic_size_t g_live;
-static atomic_size_t g_fail_after = SIZE_MAX; /* SIZE_MAX: injection off */
+static struct {
+	atomic_size_t from; /* the first operation that fails; SIZE_MAX: injection off */
+	atomic_size_t count, seen;
+} g_fault[MEM_FAULT_KINDS] = {{.from = SIZE_MAX}, {.from = SIZE_MAX}, {.from = SIZE_MAX}, {.from = SIZE_MAX}};
 
-void mem_fail_after(size_t after) { atomic_store(&g_fail_after, after); }
+void mem_fault_set(mem_fault kind, size_t after, size_t count)
+{
+	atomic_store(&g_fault[kind].from, SIZE_MAX);
+	atomic_store(&g_fault[kind].seen, 0);
+	atomic_store(&g_fault[kind].count, count);
+	atomic_store(&g_fault[kind].from, after);
+}
+
+size_t mem_fault_hits(mem_fault kind)
+{
+	size_t from = atomic_load(&g_fault[kind].from), seen = atomic_load(&g_fault[kind].seen), count = atomic_load(&g_fault[kind].count);
+	if (seen <= from) return 0;
+	return seen - from < count ? seen - from : count;
+}
+
+bool mem_fault_now(mem_fault kind)
+{
+	size_t from = atomic_load_explicit(&g_fault[kind].from, memory_order_relaxed);
+	if (from == SIZE_MAX) return false;
+	size_t mine = atomic_fetch_add(&g_fault[kind].seen, 1);
+	return mine >= from && mine - from < atomic_load(&g_fault[kind].count);
+}
+
+void mem_fail_after(size_t after) { mem_fault_set(MEM_FAULT_ALLOC, after, SIZE_MAX); }
 size_t mem_live(void) { return atomic_load(&g_live); }
 
-static bool refuse(void)
-{
-	size_t left = atomic_load_explicit(&g_fail_after, memory_order_relaxed);
-	while (left != SIZE_MAX) {
-		if (left == 0) return true;
-		if (atomic_compare_exchange_weak(&g_fail_after, &left, left - 1)) return false;
-	}
-	return false;
-}
+static bool refuse(void) { return mem_fault_now(MEM_FAULT_ALLOC); }
 
 static void *counted(void *p)
 {

@@ -27,7 +27,14 @@ void mem_pages_free(void *p); /* NULL is fine */
 static inline bool mem_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
 static inline bool mem_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
 
-/* Fault injection for tests: after `after` further successful allocations each one fails until cleared with SIZE_MAX. */
+/* Fault injection for tests. What can fail, each with a counter of its own: allocations here; reads, writes and the starts of threads in base_file
+ * and base_thread. */
+typedef enum mem_fault { MEM_FAULT_ALLOC, MEM_FAULT_READ, MEM_FAULT_WRITE, MEM_FAULT_THREAD, MEM_FAULT_KINDS } mem_fault;
+/* After `after` further operations of the kind the next `count` fail, and those behind them no more. after SIZE_MAX: none fails. */
+void mem_fault_set(mem_fault kind, size_t after, size_t count);
+size_t mem_fault_hits(mem_fault kind); /* how many failed since the last mem_fault_set of the kind */
+bool mem_fault_now(mem_fault kind);    /* asked once by each operation: true where it must fail */
+/* mem_fault_set(MEM_FAULT_ALLOC, after, SIZE_MAX): each further allocation fails, until cleared with SIZE_MAX. */
 void mem_fail_after(size_t after);
 size_t mem_live(void); /* allocations not yet freed */
 

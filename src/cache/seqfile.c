@@ -142,7 +142,7 @@ static nh_status get(FILE *f, XXH3_state_t *sum, void *to, uint64_t bytes, const
 	for (uint64_t done = 0; done < bytes;) {
 		size_t n = bytes - done < sizeof piece ? (size_t)(bytes - done) : sizeof piece;
 		unsigned char *at = to ? (unsigned char *)to + done : piece;
-		if (fread(at, 1, n, f) != n) return ERR(e, NH_ERR_IO, "%s: cannot read all of it", name);
+		if (!file_get(f, at, n)) return ERR(e, NH_ERR_IO, "%s: cannot read all of it", name);
 		if (XXH3_64bits_update(sum, at, n) != XXH_OK) return ERR_NOMEM(e);
 		done += n;
 	}

@@ -235,7 +235,8 @@ static nh_status list(spill *s, nh_error *e)
 nh_status spill_open(spill **out, const char *folder, uint64_t limit_bytes, const char *tag, const logger *log, jobs *writer, nh_error *e)
 {
 	*out = NULL;
-	if (mkdir(folder, 0777) != 0 && errno != EEXIST) return ERR(e, NH_ERR_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
+	if (file_refused(MEM_FAULT_WRITE) || (mkdir(folder, 0777) != 0 && errno != EEXIST))
+		return ERR(e, NH_ERR_IO, "%s: cannot make the folder: %s", folder, strerror(errno));
 	if (!file_is_dir(folder)) return ERR(e, NH_ERR_IO, "%s: is there already, expected a folder", folder);
 	spill *s = mem_alloc(sizeof *s);
 	if (s) pthread_mutex_init(&s->lock, NULL);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base_mem.h"
+#include "base/base_thread.h"
 #include "engine/engine_impl.h"
 
 #define SPILL_BYTES ((uint64_t)8 << 30)
@@ -169,8 +170,7 @@ nh_status engine_open(engine **out, engine_parts *parts, const engine_options *o
 		log_line(parts->log, NH_LOG_NOTICE, "step_tokens: %lld is less than the model's chunk, raised to %d: steps end at scan edges",
 		    (long long)options->step_tokens, g->limits.piece);
 	if (s == NH_OK) stats_publish(g, NULL);
-	if (s == NH_OK && pthread_create(&g->thread, NULL, loop_run, g) != 0)
-		s = ERR(e, NH_ERR_NOMEM, "the engine's thread could not be started");
+	if (s == NH_OK && !thread_start(&g->thread, loop_run, g)) s = ERR(e, NH_ERR_NOMEM, "the engine's thread could not be started");
 	if (s != NH_OK) {
 		destroy(g);
 		return s;

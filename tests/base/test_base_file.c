@@ -237,6 +237,52 @@ static void unwritable_places_are_named(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Each single write fails once, and the ones behind it would succeed: the old file stays. Each single read: an error that names the file. */
+static void one_failure_is_enough(void **state)
+{
+	(void)state;
+	nh_error e;
+	size_t writes = 0, reads = 0;
+	put("out", "old", 3);
+	for (bool hit = true; hit; writes += hit) {
+		file_writer w = {0};
+		mem_fault_set(MEM_FAULT_WRITE, writes, 1);
+		nh_status s = file_writer_open(&w, at("out"), &e);
+		if (s == NH_OK) file_writer_put(&w, "new", 3);
+		if (s == NH_OK) s = file_writer_commit(&w, &e);
+		hit = mem_fault_hits(MEM_FAULT_WRITE) > 0;
+		mem_fault_set(MEM_FAULT_WRITE, SIZE_MAX, 0);
+		assert_int_equal(s, hit ? NH_ERR_IO : NH_OK);
+		if (hit) assert_non_null(strstr(e.text, at("out")));
+		assert_holds("out", hit ? "old" : "new");
+		assert_int_equal(entries(), 1);
+	}
+	for (bool hit = true; hit; reads += hit) {
+		buf b = {0};
+		file_map m = {0};
+		file_list l = {0};
+		FILE *f = NULL;
+		size_t size;
+		char three[3];
+		mem_fault_set(MEM_FAULT_READ, reads, 1);
+		nh_status s = file_read(at("out"), 10, &b, &e);
+		if (s == NH_OK) s = file_map_open(&m, at("out"), &e);
+		if (s == NH_OK) s = file_open(&f, &size, at("out"), &e);
+		if (s == NH_OK && !file_get(f, three, 3)) s = ERR(&e, NH_ERR_IO, "%s: get", at("out"));
+		if (s == NH_OK) s = file_list_dir(&l, at("."), &e);
+		hit = mem_fault_hits(MEM_FAULT_READ) > 0;
+		mem_fault_set(MEM_FAULT_READ, SIZE_MAX, 0);
+		assert_int_equal(s, hit ? NH_ERR_IO : NH_OK);
+		if (f) fclose(f);
+		file_list_free(&l);
+		file_map_close(&m);
+		buf_deinit(&b);
+		assert_int_equal(mem_live(), 0);
+	}
+	printf("%zu writes and %zu reads failed\n", writes, reads);
+	assert_true(writes >= 6 && reads >= 10);
+}
+
 static void lists_sorted(void **state)
 {
 	(void)state;
@@ -365,6 +411,7 @@ int main(void)
 	    IN_FOLDER(aborted_writes_leave_nothing),
 	    IN_FOLDER(failed_writes_leave_nothing),
 	    IN_FOLDER(unwritable_places_are_named),
+	    IN_FOLDER(one_failure_is_enough),
 	    IN_FOLDER(lists_sorted),
 	    cmocka_unit_test(joins_paths),
 	    cmocka_unit_test(digests_known_texts),

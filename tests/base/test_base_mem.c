@@ -99,6 +99,26 @@ static void fails_when_told(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+static void each_kind_fails_by_itself(void **state)
+{
+	(void)state;
+	mem_fault_set(MEM_FAULT_READ, 1, 2);
+	assert_int_equal(mem_fault_hits(MEM_FAULT_READ), 0);
+	assert_false(mem_fault_now(MEM_FAULT_READ));
+	assert_false(mem_fault_now(MEM_FAULT_WRITE));
+	assert_true(mem_fault_now(MEM_FAULT_READ));
+	assert_int_equal(mem_fault_hits(MEM_FAULT_READ), 1);
+	void *a = mem_alloc(1);
+	assert_non_null(a); /* another kind */
+	mem_free(a);
+	assert_true(mem_fault_now(MEM_FAULT_READ));
+	assert_false(mem_fault_now(MEM_FAULT_READ)); /* two, and no more */
+	assert_int_equal(mem_fault_hits(MEM_FAULT_READ), 2);
+	mem_fault_set(MEM_FAULT_READ, SIZE_MAX, 0);
+	assert_int_equal(mem_fault_hits(MEM_FAULT_READ), 0);
+	assert_false(mem_fault_now(MEM_FAULT_READ));
+}
+
 static void copies_strings(void **state)
 {
 	(void)state;
@@ -120,6 +140,7 @@ int main(void)
 	    cmocka_unit_test(products_do_not_wrap),
 	    cmocka_unit_test(resize_keeps_and_fails_softly),
 	    cmocka_unit_test(fails_when_told),
+	    cmocka_unit_test(each_kind_fails_by_itself),
 	    cmocka_unit_test(copies_strings),
 	};
 	return cmocka_run_group_tests_name("base_mem", tests, NULL, NULL);

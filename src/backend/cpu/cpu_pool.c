@@ -14,6 +14,7 @@
 
 #include "base/base_jobs.h"
 #include "base/base_mem.h"
+#include "base/base_thread.h"
 
 /* Between the ops of a step lie microseconds; between steps, perhaps seconds. About 50 us of looking, then sleep. */
 #define SPINS 2000
@@ -107,7 +108,7 @@ nh_status cpu_pool_create(cpu_pool **out, int threads, nh_error *e)
 	p->threads = wanted;
 	for (int i = 1; i < wanted; i++) {
 		p->seats[i] = (seat){.pool = p, .index = i};
-		if (pthread_create(&p->seats[i].thread, NULL, work, &p->seats[i]) != 0) {
+		if (!thread_start(&p->seats[i].thread, work, &p->seats[i])) {
 			p->threads = i;
 			cpu_pool_destroy(p);
 			return ERR(e, NH_ERR_STATE, "thread %d of %d could not be started", i + 1, wanted);

@@ -50,7 +50,7 @@ static nh_status take_in(batch_out *o, batch_owner_fn owner, void *user, nh_erro
 
 static nh_status open_partial(batch_out *o, bool restart, nh_error *e)
 {
-	o->fd = open(o->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	o->fd = file_refused(MEM_FAULT_WRITE) ? -1 : open(o->partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (o->fd < 0) return ERR(e, NH_ERR_IO, "%s: %s", o->partial, strerror(errno));
 	if (flock(o->fd, LOCK_EX | LOCK_NB) != 0) {
 		bool taken = errno == EWOULDBLOCK;
@@ -88,7 +88,7 @@ nh_status batch_out_put(batch_out *o, uint64_t line, const char *text, size_t le
 	size_t done = 0;
 	nh_status s = NH_OK;
 	while (done < b.len && s == NH_OK) {
-		ssize_t n = pwrite(o->fd, b.data + done, b.len - done, (off_t)(o->size + done));
+		ssize_t n = file_refused(MEM_FAULT_WRITE) ? -1 : pwrite(o->fd, b.data + done, b.len - done, (off_t)(o->size + done));
 		if (n > 0) done += (size_t)n;
 		else if (n == 0 || errno != EINTR) s = ERR(e, NH_ERR_IO, "%s: %s", o->partial, n == 0 ? "nothing is written" : strerror(errno));
 	}
@@ -103,7 +103,7 @@ nh_status batch_out_put(batch_out *o, uint64_t line, const char *text, size_t le
 nh_status batch_out_sync(batch_out *o, nh_error *e)
 {
 	if (!o->dirty) return NH_OK;
-	if (fdatasync(o->fd) != 0) return ERR(e, NH_ERR_IO, "%s: %s", o->partial, strerror(errno));
+	if (file_refused(MEM_FAULT_WRITE) || fdatasync(o->fd) != 0) return ERR(e, NH_ERR_IO, "%s: %s", o->partial, strerror(errno));
 	o->dirty = false;
 	return NH_OK;
 }
@@ -133,7 +133,8 @@ static nh_status write_sorted(batch_out *o, nh_error *e)
 		s = file_writer_commit(&w, e);
 	}
 	file_map_close(&m);
-	if (s == NH_OK && unlink(o->partial) != 0) s = ERR(e, NH_ERR_IO, "%s: %s", o->partial, strerror(errno));
+	if (s == NH_OK && (file_refused(MEM_FAULT_WRITE) || unlink(o->partial) != 0))
+		s = ERR(e, NH_ERR_IO, "%s: %s", o->partial, strerror(errno));
 	return s;
 }
 
@@ -142,7 +143,7 @@ nh_status batch_out_finish(batch_out *o, bool in_order, nh_error *e)
 	o->dirty = true; /* a rename must not reach the disk before the bytes */
 	TRY(batch_out_sync(o, e));
 	if (in_order && !is_sorted(o)) return write_sorted(o, e);
-	if (rename(o->partial, o->path) != 0) return ERR(e, NH_ERR_IO, "%s: %s", o->path, strerror(errno));
+	if (file_refused(MEM_FAULT_WRITE) || rename(o->partial, o->path) != 0) return ERR(e, NH_ERR_IO, "%s: %s", o->path, strerror(errno));
 	return NH_OK;
 }
 
