@@ -13,7 +13,22 @@
 #include "exec/exec.h"
 
 /* Native ops, one line each; the function is cpu_<name>. */
-#define CPU_NATIVE(X)
+#define CPU_NATIVE(X) \
+	X(embed_rows)     \
+	X(rms_norm)       \
+	X(add_rms_norm)   \
+	X(add)            \
+	X(gather_rows)    \
+	X(gated_norm)     \
+	X(state_copy)     \
+	X(page_copy)      \
+	X(all_reduce)     \
+	X(conv_step)      \
+	X(conv_scan)      \
+	X(ssm_step)       \
+	X(ssm_scan)       \
+	X(route)          \
+	X(moe_combine)
 
 #define CPU_DECLARE(name) void cpu_##name(exec *x, const op_##name *a);
 CPU_NATIVE(CPU_DECLARE)
