@@ -44,10 +44,9 @@ void tok_close(tokenizer *t)
 	mem_free(t->name);
 	buf_deinit(&t->blob);
 	mem_free(t->slots);
-	tok_index_deinit(&t->index);
+	tok_pieces_deinit(&t->pieces);
+	tok_merges_deinit(&t->merges);
 	tok_index_deinit(&t->added_index);
-	tok_map_deinit(&t->merges);
-	mem_free(t->merge_list);
 	mem_free(t->added);
 	tok_trie_deinit(&t->raw_trie);
 	tok_trie_deinit(&t->norm_trie);
@@ -68,17 +67,15 @@ void tok_ids_deinit(tok_ids *v)
 	*v = (tok_ids){0};
 }
 
-nh_status tok_emit(tok_call *c, uint32_t id)
+nh_status tok_grow(tok_call *c, size_t count)
 {
 	tok_ids *v = c->out;
-	if (v->count == v->cap) {
-		size_t cap = v->cap ? v->cap * 2 : 64;
-		int32_t *grown = mem_resize(v->ids, cap, sizeof *grown);
-		if (!grown) return ERR_NOMEM(c->e);
-		v->ids = grown;
-		v->cap = cap;
-	}
-	v->ids[v->count++] = (int32_t)id;
+	size_t cap = v->cap < 32 ? 64 : v->cap * 2;
+	if (cap < v->count + count) cap = v->count + count;
+	int32_t *grown = mem_resize(v->ids, cap, sizeof *grown);
+	if (!grown) return ERR_NOMEM(c->e);
+	v->ids = grown;
+	v->cap = cap;
 	return NH_OK;
 }
 
@@ -110,6 +107,7 @@ nh_status tok_encode(const tokenizer *t, const char *text, size_t len, unsigned 
 	if (len > TEXT_LIMIT) return ERR(e, NH_ERR_LIMIT, "%s: text of %zu bytes, at most %zu are encoded at once", t->name, len, TEXT_LIMIT);
 	if (flags & TOK_PLAIN_ADDED) flags |= TOK_PLAIN_SPECIAL;
 	nh_status s = tok_call_init(&c, t, flags, out, e);
+	c.text_len = len;
 	if (s == NH_OK && len > 0 && uni_valid_prefix(text, len) != len) {
 		uni_repair(&repaired, text, len);
 		if (repaired.failed) s = ERR_NOMEM(e);

@@ -12,6 +12,7 @@
 #include "base/base_json.h"
 #include "text/tok.h"
 #include "text/tok_map.h"
+#include "text/tok_table.h"
 #include "text/tok_uni.h"
 
 #define TOK_MAX_STEPS 16 /* pre-tokenizer splits, normalizers, template items */
@@ -37,6 +38,7 @@ typedef struct tok_added {
 
 typedef struct tok_regex {
 	pcre2_code *code; /* own */
+	bool jit;         /* translated to machine code */
 } tok_regex;
 
 typedef enum tok_behavior { TOK_REMOVED, TOK_ISOLATED, TOK_MERGED_PREVIOUS, TOK_MERGED_NEXT, TOK_CONTIGUOUS } tok_behavior;
@@ -59,21 +61,18 @@ typedef struct tok_trie {
 
 typedef enum tok_form { TOK_NFC, TOK_NFD, TOK_NFKC, TOK_NFKD } tok_form;
 
-typedef struct tok_merge {
-	uint32_t rank, id;
-} tok_merge;
-
 struct tokenizer {
 	char *name;      /* own; what errors call the document */
 	buf blob;        /* own; bytes of all pieces and texts */
 	tok_slot *slots; /* own; per id */
 	size_t vocab, slots_cap;
-	tok_index index;       /* bytes and rawness of a model's piece to id */
-	tok_map merges;        /* (left id, right id) to index into merge_list */
-	tok_merge *merge_list; /* own */
-	int32_t byte_id[256];  /* -1: the vocabulary lacks the byte */
+	tok_pieces pieces; /* of the model: bytes and rawness to id */
+	tok_merges merges;
+	int32_t byte_id[256]; /* -1: the vocabulary lacks the byte */
 	bool ignore_merges, fuse_unk;
-	int32_t unk; /* -1: unknown bytes are dropped */
+	bool lacks_bytes;       /* some byte_id is -1 */
+	bool merges_to_special; /* some merge gives a special token */
+	int32_t unk;            /* -1: unknown bytes are dropped */
 
 	tok_added *added; /* own */
 	size_t added_count;
@@ -99,13 +98,19 @@ struct tokenizer {
 typedef struct tok_symbol {
 	int32_t prev, next; /* -1: none */
 	uint32_t id;
-	bool live;
+	uint32_t rank; /* of the merge with the next one; TOK_NONE: none, or the symbol is gone */
 } tok_symbol;
 
-typedef struct tok_entry {
-	uint64_t key; /* rank << 32 | position: the order of merging */
-	uint32_t id;
-} tok_entry;
+#define TOK_SHORT_WORD 32   /* bytes of a word whose best merge is looked for by a scan */
+#define TOK_CACHED_BYTES 20 /* of a word */
+#define TOK_CACHED_IDS 9
+
+/* A word that took merging, and its ids. */
+typedef struct tok_cached {
+	uint8_t len, count; /* len 0: empty */
+	char bytes[TOK_CACHED_BYTES];
+	uint32_t ids[TOK_CACHED_IDS];
+} tok_cached;
 
 /* One call of tok_encode: scratch that is used again from word to word. */
 typedef struct tok_call {
@@ -119,8 +124,11 @@ typedef struct tok_call {
 	buf subject, prefixed, prefixed_subject, normal;
 	tok_symbol *symbols;
 	size_t symbols_cap;
-	tok_entry *heap;
+	uint64_t *heap; /* rank << 32 | position: the order of merging */
 	size_t heap_count, heap_cap;
+	size_t text_len;
+	tok_cached *cache;         /* own; a power of two of words, or NULL */
+	size_t cache_mask, merged; /* words - 1; words so far that took merging */
 } tok_call;
 
 /* tok_load.c and its parts */
@@ -172,8 +180,19 @@ nh_status tok_word(tok_call *c, const char *bytes, size_t len);
 /* What decoding makes of an id, NULL where there is none. Differs from tok_piece for added tokens whose text is of the byte alphabet. */
 const char *tok_decoded(const tokenizer *t, int32_t id, size_t *len);
 
-bool tok_regex_setup(tokenizer *t); /* false: out of memory */
-nh_status tok_emit(tok_call *c, uint32_t id);
+bool tok_regex_setup(tokenizer *t);            /* false: out of memory */
+nh_status tok_grow(tok_call *c, size_t count); /* the slow part of the next */
+
+/* Room for `count` more ids in the output. */
+static inline nh_status tok_reserve(tok_call *c, size_t count) { return c->out->cap - c->out->count < count ? tok_grow(c, count) : NH_OK; }
+
+static inline nh_status tok_emit(tok_call *c, uint32_t id)
+{
+	TRY(tok_reserve(c, 1));
+	c->out->ids[c->out->count++] = (int32_t)id;
+	return NH_OK;
+}
+
 nh_status tok_call_init(tok_call *c, const tokenizer *t, unsigned flags, tok_ids *out, nh_error *e);
 void tok_call_deinit(tok_call *c);
 

@@ -9,6 +9,11 @@
 
 static const char *skip_space(const char *p, const char *end)
 {
+	/* indented documents are spaces for the most part */
+	for (uint64_t word; end - p >= (ptrdiff_t)sizeof word; p += sizeof word) {
+		memcpy(&word, p, sizeof word);
+		if (word != 0x2020202020202020u) break;
+	}
 	while (p < end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r')) p++;
 	return p;
 }
@@ -39,7 +44,7 @@ static const char *skip_nested(const char *p, const char *end)
 
 static bool same(tok_span s, const char *word) { return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0; }
 
-void tok_json_cut(const char *json, size_t len, buf *rest, tok_span *vocab, tok_span *merges)
+void tok_json_cut(const char *json, size_t len, bool lines, tok_take_fn take, void *user, buf *rest, tok_span *vocab, tok_span *merges)
 {
 	const char *p = json, *end = json + len, *copied = json;
 	int64_t depth = 0;
@@ -61,11 +66,12 @@ void tok_json_cut(const char *json, size_t len, buf *rest, tok_span *vocab, tok_
 		tok_span *span = depth != 2 || !in_model ? NULL : same(key, "vocab") ? vocab : same(key, "merges") ? merges : NULL;
 		const char *value = skip_space(colon + 1, end);
 		if (!span || span->at || value >= end || *value != (span == vocab ? '{' : '[')) continue;
-		p = skip_nested(value, end);
+		const char *taken = take ? take(user, span == vocab, value, end) : NULL;
+		p = taken ? taken : skip_nested(value, end);
 		*span = (tok_span){value, (size_t)(p - value)};
 		buf_append(rest, copied, (size_t)(value - copied));
 		buf_str(rest, "null");
-		for (const char *q = value; (q = memchr(q, '\n', (size_t)(p - q))); q++) buf_char(rest, '\n');
+		for (const char *q = value; lines && (q = memchr(q, '\n', (size_t)(p - q))); q++) buf_char(rest, '\n');
 		copied = p;
 	}
 	buf_append(rest, copied, (size_t)(end - copied));
@@ -90,12 +96,6 @@ nh_status tok_read_char(tok_reader *r, char c)
 	if (!tok_read_is(r, c)) return bad(r, expected);
 	r->p++;
 	return NH_OK;
-}
-
-nh_status tok_read_end(tok_reader *r)
-{
-	r->p = skip_space(r->p, r->end);
-	return r->p == r->end ? NH_OK : bad(r, "its end");
 }
 
 /* Four hex digits at p, or UNI_INVALID. */

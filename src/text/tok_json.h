@@ -12,9 +12,13 @@ typedef struct tok_span {
 	size_t len;
 } tok_span;
 
-/* Copies the document to rest with the values of model.vocab (an object) and model.merges (an array) as null, lines kept, and
- * returns their spans. Malformed documents are copied as they are, as far as they go. Keys spelled with escapes are not found. */
-void tok_json_cut(const char *json, size_t len, buf *rest, tok_span *vocab, tok_span *merges);
+/* Called with the first byte of a big member: reads it where it stands and returns what follows it, or NULL: then it is skipped. */
+typedef const char *(*tok_take_fn)(void *user, bool is_vocab, const char *at, const char *end);
+
+/* Copies the document to rest with the values of model.vocab (an object) and model.merges (an array) as null, and returns their spans. Each is offered
+ * to `take` (may be NULL) on the way, so that millions of bytes are read once. With `lines` the line ends of the values are kept, for errors that count them.
+ * Malformed documents are copied as they are, as far as they go. Keys spelled with escapes are not found. */
+void tok_json_cut(const char *json, size_t len, bool lines, tok_take_fn take, void *user, buf *rest, tok_span *vocab, tok_span *merges);
 
 typedef struct tok_reader {
 	const char *p, *end, *start; /* borrow */
@@ -28,6 +32,5 @@ nh_status tok_read_char(tok_reader *r, char c);
 nh_status tok_read_string(tok_reader *r, buf *scratch, tok_span *out);
 /* An integer from 0 to max; anything else is an error that quotes it, and `key`, which it belongs to. */
 nh_status tok_read_id(tok_reader *r, int64_t max, tok_span key, int64_t *out);
-nh_status tok_read_end(tok_reader *r);
 
 #endif

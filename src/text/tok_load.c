@@ -45,16 +45,9 @@ void tok_append_decoded(buf *b, const char *text, size_t len, bool *raw)
 	*to = 0;
 }
 
-static bool same_piece(const void *owner, uint32_t id, const void *bytes, size_t len, uint8_t flags)
-{
-	const tokenizer *t = owner;
-	const tok_slot *s = &t->slots[id];
-	return s->len == len && ((s->flags ^ flags) & TOK_RAW) == 0 && memcmp(t->blob.data + s->at, bytes, len) == 0;
-}
-
 uint32_t tok_piece_id(const tokenizer *t, const char *bytes, size_t len, bool raw)
 {
-	return tok_index_get(&t->index, tok_hash(bytes, len), same_piece, t, bytes, len, raw ? TOK_RAW : 0);
+	return tok_pieces_get(&t->pieces, t->blob.data, bytes, len, raw);
 }
 
 static nh_status slots_grow(tokenizer *t, size_t need, nh_error *e)
@@ -83,71 +76,124 @@ nh_status tok_slot_set(tokenizer *t, int64_t id, size_t at, uint8_t flags, nh_er
 	return NH_OK;
 }
 
-static nh_status load_vocab(tokenizer *t, tok_span span, nh_error *e)
+/* A piece as the document spells it and decoded. */
+typedef struct piece {
+	tok_span text, bytes; /* borrow: the document or the buffers here; valid until the next is read into this one */
+	bool raw;
+	char small[64];
+	buf scratch, decoded; /* own */
+} piece;
+
+static void piece_deinit(piece *p)
 {
-	tok_reader r = {span.at, span.at + span.len, span.at, t->name, "model.vocab", e};
-	buf scratch = {0};
+	buf_deinit(&p->scratch);
+	buf_deinit(&p->decoded);
+}
+
+static nh_status decode_piece(piece *p, nh_error *e)
+{
+	p->decoded.len = 0;
+	tok_append_decoded(&p->decoded, p->text.at, p->text.len, &p->raw);
+	p->bytes = (tok_span){p->decoded.data ? p->decoded.data : "", p->decoded.len};
+	return p->decoded.failed ? ERR_NOMEM(e) : NH_OK;
+}
+
+/* The usual piece in one pass: few bytes, no escapes, all of the byte alphabet. False: nothing is consumed. */
+static bool read_usual(tok_reader *r, piece *p)
+{
+	const char *s, *from;
+	size_t n = 0;
+	if (!tok_read_is(r, '"')) return false;
+	for (s = from = r->p + 1; r->end - s >= 2 && n < sizeof p->small; s++) {
+		uint32_t b = (uint8_t)*s;
+		if (b == '"') {
+			p->text = (tok_span){from, (size_t)(s - from)};
+			p->bytes = (tok_span){p->small, n};
+			p->raw = false;
+			r->p = s + 1;
+			return true;
+		}
+		int byte = (int)b;
+		if (b >= 0xC2 && b <= 0xC5 && ((uint8_t)s[1] & 0xC0) == 0x80) byte = uni_char_byte((b & 0x1F) << 6 | ((uint8_t) * ++s & 0x3F));
+		else if (b <= 32 || b >= 127 || b == '\\') return false;
+		if (byte < 0) return false;
+		p->small[n++] = (char)byte;
+	}
+	return false;
+}
+
+static nh_status read_piece(tok_reader *r, piece *p)
+{
+	if (read_usual(r, p)) return NH_OK;
+	TRY(tok_read_string(r, &p->scratch, &p->text));
+	return decode_piece(p, r->e);
+}
+
+static nh_status add_piece(tokenizer *t, const piece *p, int64_t id, nh_error *e)
+{
+	size_t at = t->blob.len;
+	uint32_t other;
+	if (p->bytes.len > TOK_MAX_PIECE_BYTES)
+		return ERR(e, NH_ERR_LIMIT, "%s: model.vocab: \"%.40s...\": has %zu bytes, at most %u are taken", t->name, p->text.at, p->bytes.len,
+		    TOK_MAX_PIECE_BYTES);
+	buf_append(&t->blob, p->bytes.at, p->bytes.len);
+	TRY(tok_slot_set(t, id, at, p->raw ? TOK_RAW : 0, e));
+	if (!tok_pieces_add(&t->pieces, t->blob.data, (uint32_t)at, p->bytes.len, p->raw, (uint32_t)id, &other)) return ERR_NOMEM(e);
+	if (other == TOK_NONE) return NH_OK;
+	return ERR(e, NH_ERR_CONFIG, "%s: model.vocab: \"%.*s\": given twice, ids %u and %lld", t->name,
+	    p->text.len > 40 ? 40 : (int)p->text.len, p->text.at, other, (long long)id);
+}
+
+/* Reads the object at `at`; *after is what follows it. */
+static nh_status load_vocab(tokenizer *t, const char *at, const char *end, const char **after, nh_error *e)
+{
+	tok_reader r = {at, end, at, t->name, "model.vocab", e};
+	piece p = {0};
 	nh_status s;
 	TRY_GOTO(s, tok_read_char(&r, '{'), out);
 	while (!tok_read_is(&r, '}')) {
-		tok_span key;
 		int64_t id;
-		bool raw;
 		if (t->vocab > 0) TRY_GOTO(s, tok_read_char(&r, ','), out);
-		TRY_GOTO(s, tok_read_string(&r, &scratch, &key), out);
+		TRY_GOTO(s, read_piece(&r, &p), out);
 		TRY_GOTO(s, tok_read_char(&r, ':'), out);
-		TRY_GOTO(s, tok_read_id(&r, TOK_MAX_IDS - 1, key, &id), out);
-		size_t at = t->blob.len;
-		tok_append_decoded(&t->blob, key.at, key.len, &raw);
-		TRY_GOTO(s, tok_slot_set(t, id, at, raw ? TOK_RAW : 0, e), out);
-		const char *bytes = t->blob.data + at;
-		size_t len = t->blob.len - at;
-		uint32_t other = tok_piece_id(t, bytes, len, raw);
-		if (other != TOK_NONE) {
-			s = ERR(e, NH_ERR_CONFIG, "%s: model.vocab: \"%.*s\": given twice, ids %u and %lld", t->name, key.len > 40 ? 40 : (int)key.len,
-			    key.at, other, (long long)id);
-			goto out;
-		}
-		if (!tok_index_add(&t->index, tok_hash(bytes, len), (uint32_t)id)) {
-			s = ERR_NOMEM(e);
-			goto out;
-		}
+		TRY_GOTO(s, tok_read_id(&r, TOK_MAX_IDS - 1, p.text, &id), out);
+		TRY_GOTO(s, add_piece(t, &p, id, e), out);
 	}
-	TRY_GOTO(s, tok_read_char(&r, '}'), out);
-	TRY_GOTO(s, tok_read_end(&r), out);
-	if (t->vocab == 0) s = ERR(e, NH_ERR_CONFIG, "%s: model.vocab: is empty", t->name);
+	s = tok_read_char(&r, '}');
+	*after = r.p;
 out:
-	buf_deinit(&scratch);
+	piece_deinit(&p);
 	return s;
 }
 
-/* The buffers of load_merges: the two sides as the document spells them and decoded. */
+/* The two sides of a merge under way, and where the whole is looked for first. */
 typedef struct merge_scratch {
-	buf text[2], bytes[2];
-	tok_span side[2];
-	uint32_t id[2];
-	bool raw[2];
+	piece side[2];
+	buf whole;     /* own */
+	uint32_t last; /* what the merge before gave: files list the merges in the order of what they give */
 } merge_scratch;
 
 /* Reads one merge, ["a", "b"] or "a b", into m->side. */
 static nh_status read_merge(tok_reader *r, merge_scratch *m, size_t n)
 {
+	piece *a = &m->side[0], *b = &m->side[1];
 	if (tok_read_is(r, '[')) {
 		TRY(tok_read_char(r, '['));
-		TRY(tok_read_string(r, &m->text[0], &m->side[0]));
+		TRY(read_piece(r, a));
 		TRY(tok_read_char(r, ','));
-		TRY(tok_read_string(r, &m->text[1], &m->side[1]));
+		TRY(read_piece(r, b));
 		return tok_read_char(r, ']');
 	}
-	TRY(tok_read_string(r, &m->text[0], &m->side[0]));
-	tok_span whole = m->side[0];
+	TRY(tok_read_string(r, &a->scratch, &a->text));
+	tok_span whole = a->text;
 	const char *space = memchr(whole.at, ' ', whole.len);
 	if (!space || memchr(space + 1, ' ', whole.len - (size_t)(space + 1 - whole.at)))
 		return ERR(r->e, NH_ERR_CONFIG, "%s: %s[%zu]: is \"%.*s\", expected two tokens with one space between", r->name, r->what, n,
 		    whole.len > 40 ? 40 : (int)whole.len, whole.at);
-	m->side[0].len = (size_t)(space - whole.at);
-	m->side[1] = (tok_span){space + 1, whole.len - m->side[0].len - 1};
-	return NH_OK;
+	a->text.len = (size_t)(space - whole.at);
+	b->text = (tok_span){space + 1, whole.len - a->text.len - 1};
+	TRY(decode_piece(a, r->e));
+	return decode_piece(b, r->e);
 }
 
 static nh_status unknown_part(const tokenizer *t, size_t n, tok_span part, nh_error *e)
@@ -156,70 +202,99 @@ static nh_status unknown_part(const tokenizer *t, size_t n, tok_span part, nh_er
 	    e, NH_ERR_CONFIG, "%s: model.merges[%zu]: \"%.*s\" is not in model.vocab", t->name, n, part.len > 80 ? 80 : (int)part.len, part.at);
 }
 
+/* Is id the piece that the two sides, both of the byte alphabet, give together? */
+static bool is_whole(const tokenizer *t, uint32_t id, tok_span a, tok_span b)
+{
+	if (id >= t->vocab) return false;
+	const tok_slot *s = &t->slots[id];
+	return s->flags == TOK_PRESENT && s->len == a.len + b.len && memcmp(t->blob.data + s->at, a.at, a.len) == 0 &&
+	       memcmp(t->blob.data + s->at + a.len, b.at, b.len) == 0;
+}
+
 /* The id of what m's two sides give together. */
 static nh_status merged_id(const tokenizer *t, merge_scratch *m, size_t n, uint32_t *id, nh_error *e)
 {
-	bool raw = m->raw[0] || m->raw[1];
-	if (raw) {
-		m->bytes[0].len = 0;
-		buf_append(&m->bytes[0], m->side[0].at, m->side[0].len);
-		buf_append(&m->bytes[0], m->side[1].at, m->side[1].len);
-	} else buf_append(&m->bytes[0], m->bytes[1].data, m->bytes[1].len);
-	if (m->bytes[0].failed) return ERR_NOMEM(e);
-	*id = tok_piece_id(t, m->bytes[0].data, m->bytes[0].len, raw);
+	const piece *a = &m->side[0], *b = &m->side[1];
+	bool raw = a->raw || b->raw;
+	for (uint32_t i = 0; i < 2 && !raw; i++) /* most tokens have several merges, one after another */
+		if (is_whole(t, *id = m->last + i, a->bytes, b->bytes)) return NH_OK;
+	m->whole.len = 0;
+	buf_append(&m->whole, raw ? a->text.at : a->bytes.at, raw ? a->text.len : a->bytes.len);
+	buf_append(&m->whole, raw ? b->text.at : b->bytes.at, raw ? b->text.len : b->bytes.len);
+	if (m->whole.failed) return ERR_NOMEM(e);
+	*id = tok_piece_id(t, m->whole.data, m->whole.len, raw);
 	if (*id != TOK_NONE) return NH_OK;
-	buf shown = {0};
-	buf_append(&shown, m->side[0].at, m->side[0].len);
-	buf_append(&shown, m->side[1].at, m->side[1].len);
-	nh_status s = shown.failed ? ERR_NOMEM(e) : unknown_part(t, n, (tok_span){shown.data, shown.len}, e);
-	buf_deinit(&shown);
-	return s;
+	m->whole.len = 0;
+	buf_append(&m->whole, a->text.at, a->text.len);
+	buf_append(&m->whole, b->text.at, b->text.len);
+	return m->whole.failed ? ERR_NOMEM(e) : unknown_part(t, n, (tok_span){m->whole.data, m->whole.len}, e);
 }
 
-static nh_status add_merge(tokenizer *t, merge_scratch *m, size_t n, size_t *cap, nh_error *e)
+static nh_status add_merge(tokenizer *t, merge_scratch *m, size_t n, nh_error *e)
 {
+	uint32_t ids[2];
+	int bytes[2];
 	for (int i = 0; i < 2; i++) {
-		m->bytes[i].len = 0;
-		if (m->side[i].len == 0) return unknown_part(t, n, m->side[i], e);
-		tok_append_decoded(&m->bytes[i], m->side[i].at, m->side[i].len, &m->raw[i]);
-		if (m->bytes[i].failed) return ERR_NOMEM(e);
-		m->id[i] = tok_piece_id(t, m->bytes[i].data, m->bytes[i].len, m->raw[i]);
-		if (m->id[i] == TOK_NONE) return unknown_part(t, n, m->side[i], e);
+		const piece *p = &m->side[i];
+		ids[i] = p->text.len > 0 ? tok_piece_id(t, p->bytes.at, p->bytes.len, p->raw) : TOK_NONE;
+		if (ids[i] == TOK_NONE) return unknown_part(t, n, p->text, e);
+		bytes[i] = p->bytes.len == 1 && !p->raw ? (uint8_t)p->bytes.at[0] : -1;
 	}
-	uint32_t id;
-	TRY(merged_id(t, m, n, &id, e));
-	if (n >= *cap) {
-		size_t more = *cap ? *cap * 2 : 1024;
-		tok_merge *grown = mem_resize(t->merge_list, more, sizeof *grown);
-		if (!grown) return ERR_NOMEM(e);
-		t->merge_list = grown;
-		*cap = more;
-	}
-	t->merge_list[n] = (tok_merge){(uint32_t)n, id};
-	/* of two equal merges the later one counts, as in the reference */
-	return tok_map_set(&t->merges, (uint64_t)m->id[0] << 32 | m->id[1], (uint32_t)n) ? NH_OK : ERR_NOMEM(e);
+	TRY(merged_id(t, m, n, &m->last, e));
+	return tok_merges_add(&t->merges, (tok_merge){ids[0], ids[1], m->last}, bytes[0], bytes[1]) ? NH_OK : ERR_NOMEM(e);
 }
 
-static nh_status load_merges(tokenizer *t, tok_span span, nh_error *e)
+/* Reads the array at `at`; *after is what follows it. */
+static nh_status load_merges(tokenizer *t, const char *at, const char *end, const char **after, nh_error *e)
 {
-	tok_reader r = {span.at, span.at + span.len, span.at, t->name, "model.merges", e};
+	tok_reader r = {at, end, at, t->name, "model.merges", e};
 	merge_scratch m = {0};
-	size_t n = 0, cap = 0;
 	nh_status s;
+	/* there are about as many merges as pieces, or twice as many; but a document of few bytes gets no big table */
+	size_t most = (size_t)(end - at) / 6;
+	if (!tok_merges_init(&t->merges, t->vocab < most ? t->vocab : most)) return ERR_NOMEM(e);
 	TRY_GOTO(s, tok_read_char(&r, '['), out);
-	for (; !tok_read_is(&r, ']'); n++) {
+	for (size_t n = 0; !tok_read_is(&r, ']'); n++) {
 		if (n > 0) TRY_GOTO(s, tok_read_char(&r, ','), out);
 		TRY_GOTO(s, read_merge(&r, &m, n), out);
-		TRY_GOTO(s, add_merge(t, &m, n, &cap, e), out);
+		TRY_GOTO(s, add_merge(t, &m, n, e), out);
 	}
-	TRY_GOTO(s, tok_read_char(&r, ']'), out);
-	s = tok_read_end(&r);
+	s = tok_read_char(&r, ']');
+	*after = r.p;
 out:
-	for (int i = 0; i < 2; i++) {
-		buf_deinit(&m.text[i]);
-		buf_deinit(&m.bytes[i]);
-	}
+	for (int i = 0; i < 2; i++) piece_deinit(&m.side[i]);
+	buf_deinit(&m.whole);
 	return s;
+}
+
+/* A document under way: what was read where it stands. */
+typedef struct loader {
+	tokenizer *t;
+	nh_error *e;
+	bool vocab, merges; /* read */
+	nh_status s;        /* out of memory on the way */
+} loader;
+
+static void forget_vocab(tokenizer *t)
+{
+	tok_pieces_deinit(&t->pieces);
+	if (t->slots) memset(t->slots, 0, t->slots_cap * sizeof *t->slots);
+	t->vocab = 0;
+	t->blob.len = 1;
+}
+
+/* Reads a big member on the way. One that has mistakes is put off: those of the document around it are told first. */
+static const char *take(void *user, bool is_vocab, const char *at, const char *end)
+{
+	loader *l = user;
+	const char *after = NULL;
+	if (l->s != NH_OK || (!is_vocab && !l->vocab)) return NULL;
+	nh_status s = (is_vocab ? load_vocab : load_merges)(l->t, at, end, &after, l->e);
+	if (s == NH_OK) *(is_vocab ? &l->vocab : &l->merges) = true;
+	else if (s == NH_ERR_NOMEM) l->s = s;
+	else if (is_vocab) forget_vocab(l->t);
+	else tok_merges_deinit(&l->t->merges);
+	return s == NH_OK ? after : NULL;
 }
 
 /* Bytes that the vocabulary lacks become the unknown token, where there is one. It need not be a piece while no byte is lacking. */
@@ -268,35 +343,53 @@ static nh_status load_options(tokenizer *t, const json_t *model, const char **un
 	return jsn_get_string(model, where, "unk_token", NULL, unk, e);
 }
 
-static nh_status load_model(tokenizer *t, const json_t *model, tok_span vocab, tok_span merges, nh_error *e)
+static nh_status load_model(loader *l, const json_t *model, tok_span vocab, tok_span merges, nh_error *e)
 {
-	const char *unk;
+	tokenizer *t = l->t;
+	const char *unk, *after;
 	if (!json_is_object(model)) return ERR(e, NH_ERR_CONFIG, "%s: model: absent or not an object", t->name);
 	TRY(load_options(t, model, &unk, e));
 	if (!vocab.at) return ERR(e, NH_ERR_CONFIG, "%s: model.vocab: absent or not an object", t->name);
 	if (!merges.at) return ERR(e, NH_ERR_CONFIG, "%s: model.merges: absent or not an array", t->name);
-	TRY(load_vocab(t, vocab, e));
-	TRY(load_merges(t, merges, e));
+	if (!l->vocab) TRY(load_vocab(t, vocab.at, vocab.at + vocab.len, &after, e));
+	if (t->vocab == 0) return ERR(e, NH_ERR_CONFIG, "%s: model.vocab: is empty", t->name);
+	if (!l->merges) TRY(load_merges(t, merges.at, merges.at + merges.len, &after, e));
 	for (int i = 0; i < 256; i++) {
 		char byte = (char)i;
 		uint32_t id = tok_piece_id(t, &byte, 1, false);
 		t->byte_id[i] = id == TOK_NONE ? -1 : (int32_t)id;
+		t->lacks_bytes |= id == TOK_NONE;
 	}
 	return load_unk(t, unk, e);
+}
+
+/* The document without its two big members, which are read on the way. */
+static nh_status read_document(loader *l, const char *json, size_t len, json_t **doc, tok_span *vocab, tok_span *merges)
+{
+	nh_status s = NH_OK;
+	for (int lines = 0; lines < 2; lines++) { /* again where the error needs the number of its line */
+		buf rest = {0};
+		tok_json_cut(json, len, lines, lines ? NULL : take, l, &rest, vocab, merges);
+		s = l->s != NH_OK ? l->s
+		    : rest.failed ? ERR_NOMEM(l->e)
+		                  : jsn_load_text(doc, rest.data ? rest.data : "", rest.len, l->t->name, l->e);
+		buf_deinit(&rest);
+		if (s == NH_OK || s == NH_ERR_NOMEM) break;
+	}
+	return s;
 }
 
 nh_status tok_load(tokenizer *t, const char *json, size_t len, nh_error *e)
 {
 	static const char *const KEYS[] = {
 	    "version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model", NULL};
-	buf rest = {0};
+	loader l = {.t = t, .e = e};
 	tok_span vocab, merges;
 	json_t *doc = NULL;
 	const char *version;
 	if (len > JSON_LIMIT_LARGE)
 		return ERR(e, NH_ERR_LIMIT, "%s: is %zu bytes, at most %zu are read", t->name, len, (size_t)JSON_LIMIT_LARGE);
-	tok_json_cut(json, len, &rest, &vocab, &merges);
-	nh_status s = rest.failed ? ERR_NOMEM(e) : jsn_load_text(&doc, rest.data ? rest.data : "", rest.len, t->name, e);
+	nh_status s = read_document(&l, json, len, &doc, &vocab, &merges);
 	if (s != NH_OK) goto out;
 	if (!json_is_object(doc)) {
 		s = ERR(e, NH_ERR_CONFIG, "%s: is not a JSON object", t->name);
@@ -308,14 +401,14 @@ nh_status tok_load(tokenizer *t, const char *json, size_t len, nh_error *e)
 		s = ERR(e, NH_ERR_UNSUPPORTED, "%s: version: is \"%.40s\", expected \"1.0\"", t->name, version);
 		goto out;
 	}
-	TRY_GOTO(s, load_model(t, json_object_get(doc, "model"), vocab, merges, e), out);
+	TRY_GOTO(s, load_model(&l, json_object_get(doc, "model"), vocab, merges, e), out);
 	TRY_GOTO(s, tok_load_normalizer(t, json_object_get(doc, "normalizer"), e), out);
 	TRY_GOTO(s, tok_load_splits(t, json_object_get(doc, "pre_tokenizer"), e), out);
 	TRY_GOTO(s, tok_load_added(t, json_object_get(doc, "added_tokens"), e), out);
 	TRY_GOTO(s, tok_load_post(t, json_object_get(doc, "post_processor"), e), out);
 	s = tok_load_decoder(t, json_object_get(doc, "decoder"), e);
+	for (size_t i = 0; i < t->merges.count; i++) t->merges_to_special |= (t->slots[t->merges.list[i].id].flags & TOK_IS_SPECIAL) != 0;
 out:
 	json_decref(doc);
-	buf_deinit(&rest);
 	return s;
 }

@@ -249,7 +249,7 @@ nh_status tok_regex_compile(tok_regex *r, const tokenizer *t, const char *text, 
 			pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
 			s = ERR(e, NH_ERR_CONFIG, "%s: %s: not a regex: %s (offset %zu of \"%.200s\")", t->name, where, message, (size_t)offset,
 			    pat.out.data ? pat.out.data : "");
-		} else (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without, matching is slower and the same */
+		} else r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0; /* without, matching is slower and the same */
 	}
 	pcre2_compile_context_free(context);
 	buf_deinit(&pat.out);
@@ -259,18 +259,19 @@ nh_status tok_regex_compile(tok_regex *r, const tokenizer *t, const char *text, 
 void tok_regex_deinit(tok_regex *r)
 {
 	pcre2_code_free(r->code);
-	r->code = NULL;
+	*r = (tok_regex){0};
 }
 
 static int match_at(tok_call *c, const tok_regex *r, const char *subject, size_t len, size_t from)
 {
 	PCRE2_SPTR s = (PCRE2_SPTR)subject;
-	int n = pcre2_match(r->code, s, len, from, PCRE2_NO_UTF_CHECK, c->match, c->context);
+	if (!r->jit) return pcre2_match(r->code, s, len, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, c->context);
+	int n = pcre2_jit_match(r->code, s, len, from, 0, c->match, c->context);
 	if (n != PCRE2_ERROR_JIT_STACKLIMIT) return n;
 	if (!c->stack) {
 		c->stack = pcre2_jit_stack_create(64 << 10, 64 << 20, c->t->general);
 		if (c->stack) pcre2_jit_stack_assign(c->context, NULL, c->stack);
-		n = c->stack ? pcre2_match(r->code, s, len, from, PCRE2_NO_UTF_CHECK, c->match, c->context) : n;
+		n = c->stack ? pcre2_jit_match(r->code, s, len, from, 0, c->match, c->context) : n;
 	}
 	if (n != PCRE2_ERROR_JIT_STACKLIMIT) return n;
 	return pcre2_match(r->code, s, len, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, c->match, c->context);
@@ -342,4 +343,5 @@ void tok_call_deinit(tok_call *c)
 	buf_deinit(&c->normal);
 	mem_free(c->symbols);
 	mem_free(c->heap);
+	mem_free(c->cache);
 }

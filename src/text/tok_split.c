@@ -32,12 +32,14 @@ static nh_status arrive(cutter *k, size_t from, size_t to, bool match)
 {
 	bool joins = false;
 	switch (k->behavior) {
-	case TOK_REMOVED:
-	case TOK_ISOLATED: break;
+	case TOK_ISOLATED:
+	case TOK_REMOVED: break;
 	case TOK_CONTIGUOUS: joins = match == k->last_match; break;
 	case TOK_MERGED_PREVIOUS: joins = match && !k->last_match; break;
 	case TOK_MERGED_NEXT: joins = !match && k->last_match; break;
 	}
+	if (k->behavior == TOK_ISOLATED) /* nothing joins: no need to hold a piece */
+		return to > from ? run_step(k->c, k->next, k->text + from, k->subject + from, to - from, k->word) : NH_OK;
 	k->last_match = match;
 	if (joins && k->holds) {
 		k->to = to;

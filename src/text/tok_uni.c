@@ -99,6 +99,11 @@ const char *uni_subject(buf *out, const char *s, size_t len)
 	size_t copied = 0, used;
 	out->len = 0;
 	for (size_t i = 0; i < len; i += used) {
+		uint64_t word;
+		if (len - i >= sizeof word) {
+			memcpy(&word, s + i, used = sizeof word);
+			if ((word & 0x8080808080808080u) == 0) continue;
+		}
 		used = 1;
 		if ((uint8_t)s[i] < 0xE0) continue; /* no code point below U+0800 differs; continuation bytes belong to one of those */
 		uint32_t cp = uni_decode(s + i, len - i, &used);
