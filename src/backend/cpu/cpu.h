@@ -28,7 +28,14 @@
 	X(ssm_step)       \
 	X(ssm_scan)       \
 	X(route)          \
-	X(moe_combine)
+	X(moe_combine)    \
+	X(kv_write)       \
+	X(attn_decode)    \
+	X(attn_prefill)   \
+	X(logit_edit)     \
+	X(sample_rows)    \
+	X(logprobs)       \
+	X(pool_rows)
 
 #define CPU_DECLARE(name) void cpu_##name(exec *x, const op_##name *a);
 CPU_NATIVE(CPU_DECLARE)
