@@ -106,7 +106,8 @@ nh_status template_render(const chat_template *t, const json_t *vars, const temp
 	if (!ok && s == NH_OK) s = ERR_NOMEM(e);
 	if (s == NH_OK) {
 		buf_append(out, text.data ? text.data : "", text.len);
-		if (out->failed) s = ERR(e, NH_ERR_LIMIT, "%s: the rendered text does not fit its buffer", t->name);
+		bool over = out->limit && text.len > out->limit - out->len; /* else what failed is the memory */
+		if (out->failed) s = over ? ERR(e, NH_ERR_LIMIT, "%s: the rendered text does not fit its buffer", t->name) : ERR_NOMEM(e);
 	}
 	buf_deinit(&text);
 	return s;

@@ -47,6 +47,8 @@ static nh_status open_model(batch_job *j, const char *model, nh_error *e)
 {
 	TRY(cmd_open(j->a, model, NULL, NULL, &j->model, NULL, e));
 	nh_model_get_info(j->model, &j->info, sizeof j->info);
+	/* Without it the lines would get other names and seeds than in a run in which its files can be read. */
+	if (j->info.identity[0] == '\0') return ERR(e, NH_ERR_IO, "%s: its identity cannot be computed from its files", j->info.name);
 	buf salt = {0};
 	const char *chat = cmd_string(j->a, "chat-template", "");
 	buf_printf(&salt, "%s %s %s %s\n", j->info.identity, j->info.numerics, j->info.kv_dtype, chat);

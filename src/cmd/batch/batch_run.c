@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * batch_run.c: the loop: submit while there is room, look at each running request in turn, write each line when its last answer has ended. A line is one
- * request, or several where it has several prompts. What one line does wrong ends in its answer; only a full disk, a lack of memory and
+ * request, or several where it has several prompts. What one line does wrong ends in its answer; only the disk, a lack of memory and
  * Ctrl-C end the batch. Breaks first: a request is released whichever way its line ends.
  */
 #include <inttypes.h>
@@ -54,6 +54,14 @@ static void active_free(active *t)
 	oai_request_free(t->request);
 	oai_batch_free(&t->in);
 	mem_free(t);
+}
+
+/* What is no line's fault, and may be better another time: no answer, the batch ends and can go on. */
+static bool of_the_machine(nh_status s) { return s == NH_ERR_NOMEM || s == NH_ERR_IO; }
+
+static nh_status stop(const active *t, nh_status s, nh_error *e)
+{
+	return ERR(e, s, "line %" PRIu64 ": %s", t->line->number, t->e.status ? t->e.message : nh_status_message(s));
 }
 
 /* --- the end of a line --- */
@@ -190,6 +198,7 @@ static nh_status fill(runner *u, nh_error *e)
 			s = prepare(u, t);
 		}
 		if (s == NH_OK) s = submit(u, t);
+		if (of_the_machine(s)) return stop(t, s, e);
 		if (s != NH_OK) TRY(close_line(u, t, e));
 		else if (t->submitted == t->request->prompts) u->newest = NULL;
 	}
@@ -206,6 +215,7 @@ static nh_status take(runner *u, size_t i, const nh_event *ev, bool *gone, nh_er
 	nh_status s = oai_reply_event(t->reply, u->running[i].prompt, ev, &t->e);
 	*gone = s != NH_OK || oai_reply_prompt_done(t->reply, u->running[i].prompt);
 	if (s == NH_ERR_CANCELLED && cmd_interrupted()) return s;
+	if (of_the_machine(s)) return stop(t, s, e);
 	if (!*gone) return NH_OK;
 	let_go(u, i);
 	if (s != NH_OK || oai_reply_done(t->reply)) return close_line(u, t, e);
