@@ -166,15 +166,23 @@ out:
 	return s;
 }
 
-/* The two sides of a merge under way, and where the whole is looked for first. */
-typedef struct merge_scratch {
+#define BATCH 16 /* merges looked up together, so that their waits for memory overlap */
+
+typedef struct merge {
 	piece side[2];
-	buf whole;     /* own */
-	uint32_t last; /* what the merge before gave: files list the merges in the order of what they give */
+	tok_merge ids;
+} merge;
+
+/* Merges under way, and where what they give is looked for first. */
+typedef struct merge_scratch {
+	merge batch[BATCH];
+	size_t count, first; /* in the batch; the number of its first */
+	buf whole;           /* own */
+	uint32_t last;       /* what the merge before gave: files list the merges in the order of what they give */
 } merge_scratch;
 
 /* Reads one merge, ["a", "b"] or "a b", into m->side. */
-static nh_status read_merge(tok_reader *r, merge_scratch *m, size_t n)
+static nh_status read_merge(tok_reader *r, merge *m, size_t n)
 {
 	piece *a = &m->side[0], *b = &m->side[1];
 	if (tok_read_is(r, '[')) {
@@ -211,10 +219,10 @@ static bool is_whole(const tokenizer *t, uint32_t id, tok_span a, tok_span b)
 	       memcmp(t->blob.data + s->at + a.len, b.at, b.len) == 0;
 }
 
-/* The id of what m's two sides give together. */
-static nh_status merged_id(const tokenizer *t, merge_scratch *m, size_t n, uint32_t *id, nh_error *e)
+/* The id of what the two sides of merge n give together. */
+static nh_status merged_id(const tokenizer *t, merge_scratch *m, const merge *g, size_t n, uint32_t *id, nh_error *e)
 {
-	const piece *a = &m->side[0], *b = &m->side[1];
+	const piece *a = &g->side[0], *b = &g->side[1];
 	bool raw = a->raw || b->raw;
 	for (uint32_t i = 0; i < 2 && !raw; i++) /* most tokens have several merges, one after another */
 		if (is_whole(t, *id = m->last + i, a->bytes, b->bytes)) return NH_OK;
@@ -230,40 +238,76 @@ static nh_status merged_id(const tokenizer *t, merge_scratch *m, size_t n, uint3
 	return m->whole.failed ? ERR_NOMEM(e) : unknown_part(t, n, (tok_span){m->whole.data, m->whole.len}, e);
 }
 
-static nh_status add_merge(tokenizer *t, merge_scratch *m, size_t n, nh_error *e)
+/* The ids of the merge g, which is number n. */
+static nh_status resolve_merge(const tokenizer *t, merge_scratch *m, merge *g, size_t n, nh_error *e)
 {
 	uint32_t ids[2];
-	int bytes[2];
 	for (int i = 0; i < 2; i++) {
-		const piece *p = &m->side[i];
+		const piece *p = &g->side[i];
 		ids[i] = p->text.len > 0 ? tok_piece_id(t, p->bytes.at, p->bytes.len, p->raw) : TOK_NONE;
 		if (ids[i] == TOK_NONE) return unknown_part(t, n, p->text, e);
-		bytes[i] = p->bytes.len == 1 && !p->raw ? (uint8_t)p->bytes.at[0] : -1;
 	}
-	TRY(merged_id(t, m, n, &m->last, e));
-	return tok_merges_add(&t->merges, (tok_merge){ids[0], ids[1], m->last}, bytes[0], bytes[1]) ? NH_OK : ERR_NOMEM(e);
+	tok_merges_expect(&t->merges, ids[0], ids[1]);
+	TRY(merged_id(t, m, g, n, &m->last, e));
+	g->ids = (tok_merge){ids[0], ids[1], m->last};
+	return NH_OK;
+}
+
+static int single_byte(const piece *p) { return p->bytes.len == 1 && !p->raw ? (uint8_t)p->bytes.at[0] : -1; }
+
+/* Enters the batch and empties it. */
+static nh_status add_batch(tokenizer *t, merge_scratch *m, nh_error *e)
+{
+	for (size_t i = 0; i < m->count; i++) TRY(resolve_merge(t, m, &m->batch[i], m->first + i, e));
+	for (size_t i = 0; i < m->count; i++) {
+		const merge *g = &m->batch[i];
+		if (!tok_merges_add(&t->merges, g->ids, single_byte(&g->side[0]), single_byte(&g->side[1]))) return ERR_NOMEM(e);
+	}
+	m->first += m->count;
+	m->count = 0;
+	return NH_OK;
+}
+
+/* Fills the batch, as far as the array goes. */
+static nh_status read_batch(const tokenizer *t, merge_scratch *m, tok_reader *r)
+{
+	for (; m->count < BATCH && !tok_read_is(r, ']'); m->count++) {
+		merge *g = &m->batch[m->count];
+		size_t n = m->first + m->count;
+		if (n > 0) TRY(tok_read_char(r, ','));
+		TRY(read_merge(r, g, n));
+		for (int i = 0; i < 2; i++) tok_pieces_expect(&t->pieces, g->side[i].bytes.at, g->side[i].bytes.len, g->side[i].raw);
+	}
+	return NH_OK;
 }
 
 /* Reads the array at `at`; *after is what follows it. */
 static nh_status load_merges(tokenizer *t, const char *at, const char *end, const char **after, nh_error *e)
 {
 	tok_reader r = {at, end, at, t->name, "model.merges", e};
-	merge_scratch m = {0};
-	nh_status s;
 	/* there are about as many merges as pieces, or twice as many; but a document of few bytes gets no big table */
 	size_t most = (size_t)(end - at) / 6;
-	if (!tok_merges_init(&t->merges, t->vocab < most ? t->vocab : most)) return ERR_NOMEM(e);
-	TRY_GOTO(s, tok_read_char(&r, '['), out);
-	for (size_t n = 0; !tok_read_is(&r, ']'); n++) {
-		if (n > 0) TRY_GOTO(s, tok_read_char(&r, ','), out);
-		TRY_GOTO(s, read_merge(&r, &m, n), out);
-		TRY_GOTO(s, add_merge(t, &m, n, e), out);
+	merge_scratch *m = mem_alloc(sizeof *m);
+	nh_status s = NH_OK;
+	if (!m || !tok_merges_init(&t->merges, t->vocab < most ? t->vocab : most)) {
+		mem_free(m);
+		return ERR_NOMEM(e);
 	}
-	s = tok_read_char(&r, ']');
+	TRY_GOTO(s, tok_read_char(&r, '['), out);
+	while (s == NH_OK && !tok_read_is(&r, ']')) {
+		s = read_batch(t, m, &r);
+		nh_status added = add_batch(t, m, e); /* mistakes before the one that stopped the reader are told first */
+		if (added != NH_OK) s = added;
+	}
+	if (s == NH_OK) s = tok_read_char(&r, ']');
 	*after = r.p;
 out:
-	for (int i = 0; i < 2; i++) piece_deinit(&m.side[i]);
-	buf_deinit(&m.whole);
+	for (size_t i = 0; i < BATCH; i++) {
+		piece_deinit(&m->batch[i].side[0]);
+		piece_deinit(&m->batch[i].side[1]);
+	}
+	buf_deinit(&m->whole);
+	mem_free(m);
 	return s;
 }
 

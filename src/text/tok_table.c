@@ -73,6 +73,14 @@ uint32_t tok_pieces_get(const tok_pieces *x, const char *blob, const char *bytes
 	return piece_slot(x, blob, bytes, len, key, hash)->id - 1;
 }
 
+void tok_pieces_expect(const tok_pieces *x, const char *bytes, size_t len, bool raw)
+{
+	uint32_t hash;
+	if (x->cap == 0 || len > TOK_MAX_PIECE_BYTES) return;
+	piece_key(bytes, len, raw, &hash);
+	__builtin_prefetch(&x->slots[hash & (x->cap - 1)]);
+}
+
 static bool pieces_grow(tok_pieces *x)
 {
 	size_t cap = x->cap ? x->cap * 2 : 1024;
@@ -160,6 +168,11 @@ uint32_t tok_merges_rank(const tok_merges *x, uint32_t left, uint32_t right)
 {
 	uint32_t check;
 	return pair_slot(x, left, right, &check)->rank - 1;
+}
+
+void tok_merges_expect(const tok_merges *x, uint32_t left, uint32_t right)
+{
+	__builtin_prefetch(&x->slots[(size_t)pair_hash(left, right) & (x->cap - 1)]);
 }
 
 bool tok_merges_add(tok_merges *x, tok_merge m, int first, int second)

@@ -28,6 +28,7 @@ typedef struct tok_pieces {
 void tok_pieces_deinit(tok_pieces *x);
 /* The id of a piece; TOK_NONE: absent. `blob` holds the bytes of all pieces. */
 uint32_t tok_pieces_get(const tok_pieces *x, const char *blob, const char *bytes, size_t len, bool raw);
+void tok_pieces_expect(const tok_pieces *x, const char *bytes, size_t len, bool raw); /* fetches what tok_pieces_get will need */
 /* Enters the piece of `len` <= TOK_MAX_PIECE_BYTES bytes at blob[at]; *other is TOK_NONE, or the id that has these bytes already (then nothing is
  * entered). False: out of memory. */
 bool tok_pieces_add(tok_pieces *x, const char *blob, uint32_t at, size_t len, bool raw, uint32_t id, uint32_t *other);
@@ -50,6 +51,7 @@ typedef struct tok_merges {
 
 bool tok_merges_init(tok_merges *x, size_t expected); /* room for about as many pairs; false: out of memory */
 void tok_merges_deinit(tok_merges *x);
+void tok_merges_expect(const tok_merges *x, uint32_t left, uint32_t right); /* fetches what the next two will need */
 /* Gives the pair the next rank; of two equal pairs the later one counts. first, second: the byte that each side is, -1 when it is longer. */
 bool tok_merges_add(tok_merges *x, tok_merge m, int first, int second);
 uint32_t tok_merges_rank(const tok_merges *x, uint32_t left, uint32_t right); /* TOK_NONE: they do not merge */
