@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * fun.h: exponential, logarithm and what follows from them, lane by lane, for files that are compiled per tier. Knows no op.
- * Errors, measured by tests/backend/cpu/test_v_fun.c: v_exp and v_log 1 ulp of f32, v_silu 3. A NaN stays one. The invariant that breaks
+ * Errors, measured by tests/backend/cpu/test_v_fun.c: v_exp and v_log 1 ulp of f32, v_silu 2. A NaN stays one. The invariant that breaks
  * first: the arguments to v_round stay below 2^22, which is what the portable tier can round.
  */
 #ifndef CPU_VEC_FUN_H
