@@ -53,17 +53,31 @@ static void layout_item(step_item *i, int64_t vocab)
 	const engine_request *r = q->r;
 	int64_t end = i->pos + i->rows;
 	bool after = end >= r->given; /* the last row is followed by a token that nobody gave */
+	if (r->bare) {
+		i->force = -1;
+		i->draws = end >= r->limit || !after ? 0 : i->decode ? i->rows : r->choices;
+		i->R = i->draws && !i->decode ? 1 : i->draws;
+		i->E = 0;
+		i->tells = false;
+		i->edits = edits(i);
+		return;
+	}
 	i->force = i->decode && (size_t)q->generated < r->spec.forced_tokens ? r->spec.forced[q->generated] : -1;
 	if (!i->decode && after && r->spec.forced_tokens) i->force = r->spec.forced[0];
 	if (end >= r->limit || !after) i->draws = 0;
 	else i->draws = i->decode ? i->rows : r->choices;
 	/* Field by field: the tensors beside them mean nothing where n is 0. */
 	i->prompt.n = prompt_rows(i);
-	i->prompt.M = (int)r->spec.prompt_want_per_position;
-	i->prompt.K = step_best_count(r->spec.prompt_top_logprobs, vocab);
-	i->taken.n = request_wants_logprobs(&r->spec) ? i->draws : 0;
-	i->taken.M = (int)r->spec.want_per_step;
-	i->taken.K = step_best_count(r->spec.top_logprobs, vocab);
+	if (i->prompt.n) {
+		i->prompt.M = (int)r->spec.prompt_want_per_position;
+		i->prompt.K = step_best_count(r->spec.prompt_top_logprobs, vocab);
+	}
+	i->taken.n = r->logprobs ? i->draws : 0;
+	if (i->taken.n) {
+		i->taken.M = (int)r->spec.want_per_step;
+		i->taken.K = step_best_count(r->spec.top_logprobs, vocab);
+	}
+	i->tells = i->prompt.n > 0 || i->taken.n > 0;
 	i->R = i->prompt.n > 0 || r->spec.trace ? i->rows : !i->draws ? 0 : i->decode ? i->rows : 1;
 	i->E = r->spec.embed == NH_EMBED_MEAN ? i->rows : r->spec.embed == NH_EMBED_LAST && after;
 	i->edits = edits(i);

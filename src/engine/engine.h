@@ -140,12 +140,12 @@ typedef struct engine_event {
 	size_t reasoning_bytes, content_bytes;
 	nh_finish finish;
 	int stop_index;
-	nh_request_stats stats;
 	const nh_error *error; /* ERROR */
 	int choice;
 	bool last;              /* nothing comes after it */
 	const float *embedding; /* EMBEDDING: [embedding_count] */
 	size_t embedding_count;
+	nh_request_stats stats; /* DONE, ERROR; in the last place, because events are cleared up to here */
 } engine_event;
 
 typedef struct engine_op_stat {

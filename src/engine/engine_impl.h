@@ -51,6 +51,7 @@ typedef struct step_item {
 	bool decode;                        /* rows are the pending token and drafts; else a piece of what was given */
 	bool edits;                         /* its logits are edited before the draw */
 	bool failed;                        /* its request ends with r->error instead of a result */
+	bool tells;                         /* log-probabilities: else prompt and taken mean nothing */
 	int rows, row0;                     /* in the batch */
 	int R, r0;                          /* rows whose logits are wanted: the last R */
 	int draws, d0;                      /* tokens that are drawn: one a row, or one a choice after the prompt's last */
@@ -58,9 +59,9 @@ typedef struct step_item {
 	int64_t pos;                        /* of row 0 */
 	int32_t force;                      /* the token is given; -1: it is drawn */
 	int32_t slot[ENGINE_DRAFT_MAX + 1]; /* decode: the state after each row */
+	const int32_t *drawn;               /* [draws], readable here */
 	step_logprobs prompt;               /* of the given tokens at pos + 1 and on */
 	step_logprobs taken;                /* of the drawn tokens */
-	const int32_t *drawn;               /* [draws], readable here */
 } step_item;
 
 typedef struct step {

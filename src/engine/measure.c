@@ -79,6 +79,7 @@ static nh_status run(rig *g, const engine_parts *p, int decode, int segments, in
 		int rows = d ? each : k == decode ? piece - segments + 1 : 1;
 		step_item *i = &s->item[s->items++];
 		*i = (step_item){.decode = d,
+		    .tells = true,
 		    .rows = rows,
 		    .row0 = s->T,
 		    .R = rows,

@@ -25,22 +25,14 @@ static struct timespec after_us(int64_t us)
 	return t;
 }
 
-bool request_full(engine_request *r)
-{
-	pthread_mutex_lock(&r->lock);
-	bool full = r->waiting >= r->event_limit;
-	pthread_mutex_unlock(&r->lock);
-	return full;
-}
-
 request_place *request_claim(engine_request *r)
 {
-	pthread_mutex_lock(&r->lock);
-	assert(r->waiting + r->composed < r->places);
-	int at = (r->head + r->waiting + r->composed++) % r->places;
-	pthread_mutex_unlock(&r->lock);
-	request_place *p = &r->place[at];
-	memset(&p->event, 0, sizeof p->event);
+	int at = r->tail + r->composed++;
+	assert(request_waiting(r) + r->composed <= r->places);
+	request_place *p = &r->place[at < r->places ? at : at - r->places];
+	/* Only the last event of a choice has statistics: the place of no other one has anything to clear there. */
+	if (p->event.type == NH_EVENT_DONE || p->event.type == NH_EVENT_ERROR) memset(&p->event.stats, 0, sizeof p->event.stats);
+	memset(&p->event, 0, offsetof(engine_event, stats));
 	p->event.best_id = p->event.token = p->event.stop_index = -1;
 	p->event.top = p->top;
 	p->event.want = p->want;
@@ -48,39 +40,55 @@ request_place *request_claim(engine_request *r)
 	return p;
 }
 
+/* The writer adds, then looks whether the reader sleeps; the reader says that he sleeps, then looks whether something was added. In one order for
+ * both (sequentially consistent), so that one of them sees the other. */
 void request_publish(engine_request *r, bool last)
 {
 	if (r->composed == 0) return;
-	pthread_mutex_lock(&r->lock);
-	r->waiting += r->composed;
+	r->tail = (r->tail + r->composed) % r->places;
+	atomic_fetch_add(&r->told, (unsigned)r->composed + (last ? REQUEST_ENDED : 0));
 	r->composed = 0;
-	r->ended = last;
+	if (!atomic_load(&r->sleeps)) return;
+	pthread_mutex_lock(&r->lock);
 	pthread_cond_signal(&r->ready);
 	pthread_mutex_unlock(&r->lock);
 }
 
+/* What a reader is told who does not wait. */
+static nh_status look(const engine_request *r)
+{
+	const unsigned told = atomic_load(&r->told);
+	if (told & ~REQUEST_ENDED) return NH_OK;
+	return told & REQUEST_ENDED ? NH_ERR_STATE : NH_ERR_TIMEOUT;
+}
+
+static nh_status wait_for(engine_request *r, int64_t timeout_us)
+{
+	nh_status s = look(r);
+	if (s != NH_ERR_TIMEOUT || timeout_us == 0) return s;
+	const struct timespec until = after_us(timeout_us > 0 ? timeout_us : 0);
+	int woken = 0;
+	pthread_mutex_lock(&r->lock);
+	atomic_store(&r->sleeps, true);
+	while ((s = look(r)) == NH_ERR_TIMEOUT && woken != ETIMEDOUT)
+		woken = timeout_us < 0 ? pthread_cond_wait(&r->ready, &r->lock) : pthread_cond_timedwait(&r->ready, &r->lock, &until);
+	atomic_store(&r->sleeps, false);
+	pthread_mutex_unlock(&r->lock);
+	return s;
+}
+
 nh_status engine_request_next(engine_request *r, engine_event *out, int64_t timeout_us)
 {
-	nh_status s = NH_OK;
-	struct timespec until = after_us(timeout_us > 0 ? timeout_us : 0);
-	pthread_mutex_lock(&r->lock);
 	if (r->taken) {
 		r->taken = false;
 		r->head = (r->head + 1) % r->places;
-		r->waiting--;
+		atomic_fetch_sub(&r->told, 1);
 	}
-	while (s == NH_OK && r->waiting == 0) {
-		if (r->ended) s = NH_ERR_STATE;
-		else if (timeout_us < 0) pthread_cond_wait(&r->ready, &r->lock);
-		else if (timeout_us == 0 || pthread_cond_timedwait(&r->ready, &r->lock, &until) == ETIMEDOUT)
-			s = r->waiting ? NH_OK : NH_ERR_TIMEOUT;
-	}
-	if (s == NH_OK) {
-		r->taken = true;
-		*out = r->place[r->head].event;
-	}
-	pthread_mutex_unlock(&r->lock);
-	return s;
+	nh_status s = wait_for(r, timeout_us);
+	if (s != NH_OK) return s;
+	r->taken = true;
+	*out = r->place[r->head].event;
+	return NH_OK;
 }
 
 void engine_request_cancel(engine_request *r) { atomic_store(&r->cancelled, true); }

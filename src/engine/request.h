@@ -52,44 +52,58 @@ typedef struct sequence {
 } sequence;
 
 struct engine_request {
-	/* Immutable after submit. */
-	engine_spec spec;                  /* pointers into mem and tokens; hooks are the sequences' */
-	sample_params sampling;            /* of choice 0 */
-	bool edits;                        /* logits are always edited before a draw */
-	arena mem;                         /* own; arrays and places */
-	engine_session *session;           /* own; where it continues, until it is in the pools */
-	int64_t history;                   /* tokens of the session; of them, all but a pending one are computed */
-	int64_t history_generated;         /* of the history, tokens that the model chose */
-	int64_t given;                     /* history and prompt */
-	int64_t limit;                     /* most tokens of a sequence */
-	int64_t submitted_us, deadline_us; /* deadline: on the clock; 0: none */
+	/* What every step of every request looks at lies together, in the first lines. The ring has one writer and one reader: `told` is all that
+	 * both write, so a step takes no lock unless the reader sleeps. */
+	int64_t given;   /* history and prompt */
+	int64_t limit;   /* most tokens of a sequence */
+	int64_t history; /* tokens of the session; of them, all but a pending one are computed */
 	int choices, event_limit;
+	bool bare;     /* asks for tokens and nothing else: no log-probabilities, no trace, no hidden state, none forced */
+	bool logprobs; /* tokens are told with theirs */
+	bool edits;    /* logits are always edited before a draw */
+	atomic_bool cancelled;
+	atomic_bool sleeps; /* the reader waits under the lock, or is about to */
+	atomic_uint told;   /* events that the reader has not given back; with REQUEST_ENDED from the last one on */
+	int places;
+	request_place *place; /* in mem [places] */
+	/* Of these, the engine thread's. */
+	sequence *seq;     /* in mem [choices] */
+	int live;          /* sequences that have not ended */
+	int tail;          /* the place behind those that were told */
+	int composed;      /* events that are written and not told yet */
+	uint64_t step;     /* of this request, for traces */
+	op_sample_row row; /* of a draw of choice 0 at position 0; immutable */
+	nh_error error;
+
+	/* The reader's. */
+	int head;
+	bool taken; /* the reader looks at place[head] */
 
 	/* Shared. */
-	atomic_bool cancelled;
 	atomic_int holders;
 	pthread_mutex_t lock;
 	pthread_cond_t ready;
-	request_place *place; /* in mem [places] */
-	int places, head, waiting;
-	bool taken; /* the reader looks at place[head] */
-	bool ended; /* the last event is in the ring */
+
+	/* Immutable after submit. */
+	engine_spec spec;                  /* pointers into mem and tokens; hooks are the sequences' */
+	sample_params sampling;            /* of choice 0 */
+	arena mem;                         /* own; arrays and places */
+	engine_session *session;           /* own; where it continues, until it is in the pools */
+	int64_t history_generated;         /* of the history, tokens that the model chose */
+	int64_t submitted_us, deadline_us; /* deadline: on the clock; 0: none */
 
 	/* The engine thread's. */
 	engine_request *next; /* in the inbox */
 	uint64_t serial;      /* of arrival */
-	sequence *seq;        /* in mem [choices] */
-	int live;             /* sequences that have not ended */
-	int composed;         /* events that are written and not told yet */
-	uint64_t step;        /* of this request, for traces */
 	double *trace_row;    /* own; grows */
 	size_t trace_room;
 	double *hidden; /* in mem [D]; sum of an embedding */
 	float *embedding;
 	int64_t admitted_us;
-	engine_session *kept; /* own; under lock after the end */
-	nh_error error;
+	engine_session *kept; /* own; the reader's after the end, under the lock */
 };
+
+#define REQUEST_ENDED (1u << 30)
 
 /* What a request is checked against and sized by. */
 typedef struct request_bounds {
@@ -105,8 +119,13 @@ nh_status request_init_memory(engine_request *r, states *s, pages *p, nh_error *
 void request_drop(engine_request *r); /* one holder lets go */
 bool request_wants_logprobs(const engine_spec *s);
 
+static inline bool request_ended(const engine_request *r) { return atomic_load(&r->told) & REQUEST_ENDED; }
+static inline int request_waiting(const engine_request *r)
+{
+	return (int)(atomic_load_explicit(&r->told, memory_order_acquire) & ~REQUEST_ENDED);
+}
 /* The reader is behind: nothing is computed for the request until he catches up. */
-bool request_full(engine_request *r);
+static inline bool request_full(const engine_request *r) { return request_waiting(r) >= r->event_limit; }
 /* The next place that is neither told nor composed, with a zeroed event; counts as composed. There is always one: steps are not planned without. */
 request_place *request_claim(engine_request *r);
 /* Tells what was composed. */

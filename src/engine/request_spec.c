@@ -162,7 +162,11 @@ static nh_status make_sampling(engine_request *r, const request_bounds *b, nh_er
 	p->allowed = s->allowed_count ? s->allowed_ids : NULL;
 	p->allowed_count = (int64_t)s->allowed_count;
 	r->edits = sample_needs_seen(p) || sample_needs_counts(p) || p->biases || p->bad_word_count || p->allowed || s->mask;
-	return sample_check(p, b->vocab, e);
+	TRY(sample_check(p, b->vocab, e));
+	r->row = sample_row(p, 0);
+	r->logprobs = request_wants_logprobs(s);
+	r->bare = !r->logprobs && !s->prompt_logprobs && !s->trace && !s->embed && !s->forced_tokens;
+	return NH_OK;
 }
 
 /* Room for what may wait, for what one step may tell beyond it, and for the last event of each choice. */

@@ -104,12 +104,14 @@ void step_commit(engine *g)
 			spares_release(g, i, q->memory.slot);
 			continue;
 		}
-		if (i->decode) commit_decode(g, i);
-		else commit_piece(g, i, now);
-		for (int c = 0; c < q->r->choices; c++)
-			if (!i->decode) commit_tokens(&q->r->seq[c], i, c, now);
-		if (i->decode) commit_tokens(q, i, 0, now);
-		if (i->decode && q->memory.length >= q->r->given && q->prefilled_us == 0) q->prefilled_us = now;
+		if (i->decode) {
+			commit_decode(g, i);
+			commit_tokens(q, i, 0, now);
+			if (q->prefilled_us == 0 && q->memory.length >= q->r->given) q->prefilled_us = now;
+		} else {
+			commit_piece(g, i, now);
+			for (int c = 0; c < q->r->choices; c++) commit_tokens(&q->r->seq[c], i, c, now);
+		}
 		q->r->step++;
 	}
 	pthread_mutex_lock(&g->stats_lock);

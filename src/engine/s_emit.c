@@ -87,7 +87,7 @@ static bool compose_token(step_item *i, sequence *q, int at)
 	v->position = r->given + generated;
 	v->forced = i->force >= 0;
 	v->end_token = end;
-	if (i->taken.n) {
+	if (i->tells && i->taken.n) {
 		fill_logprobs(v, &i->taken, at, r->spec.top_logprobs);
 		fill_want_ids(v, (size_t)generated < r->spec.want_steps ? r->spec.want_ids + (size_t)generated * v->want_count : NULL);
 	}
@@ -137,7 +137,7 @@ void compose(engine *g, step_item *i)
 		if (!i->decode || &r->seq[c] == q) r->seq[c].took = 0;
 	if (r->error.code == 0) {
 		if (i->pos == 0 && r->spec.prompt_logprobs) compose_prompt(i, 0, -1);
-		for (int k = 0; k < i->prompt.n; k++) compose_prompt(i, i->pos + k + 1, k);
+		for (int k = 0; i->tells && k < i->prompt.n; k++) compose_prompt(i, i->pos + k + 1, k);
 		if (r->spec.embed && end >= r->given) compose_embedding(g, r);
 		for (int k = 0; k < i->draws && r->error.code == 0; k++) {
 			sequence *of = i->decode ? q : &r->seq[k];

@@ -128,7 +128,7 @@ static void forks(inputs *in, step *s)
 	int32_t *from = put_i32(in, &s->fork_from, s->forks), *to = put_i32(in, &s->fork_to, s->forks);
 	int32_t *page_from = put_i32(in, &s->page_from, s->page_forks), *page_to = put_i32(in, &s->page_to, s->page_forks);
 	if (in->full) return;
-	for (int k = 0; k < s->items; k++) {
+	for (int k = 0; k < s->items && s->forks; k++) {
 		const step_item *i = &s->item[k];
 		const engine_request *r = i->q->r;
 		for (int c = 1; !i->decode && c < r->choices && i->draws; c++) {
@@ -144,7 +144,6 @@ static void forks(inputs *in, step *s)
 
 static void prompt_ids(inputs *in, const step_item *i, step_logprobs *l)
 {
-	if (l->n == 0) return;
 	const engine_request *r = i->q->r;
 	int32_t *chosen = put(in, &l->chosen, NUM_I32, l->n, 1), *ids = put(in, &l->ids, NUM_I32, l->n, l->M ? l->M : 1);
 	if (!chosen || !ids) return;
@@ -158,7 +157,6 @@ static void prompt_ids(inputs *in, const step_item *i, step_logprobs *l)
 /* A given token is known here, a drawn one when the sampler has written it. */
 static void taken_ids(inputs *in, const step_item *i, step_logprobs *l)
 {
-	if (l->n == 0) return;
 	const engine_request *r = i->q->r;
 	int32_t *chosen = put(in, &l->chosen, NUM_I32, l->n, 1), *ids = put(in, &l->ids, NUM_I32, l->n, l->M ? l->M : 1);
 	if (!chosen || !ids) return;
@@ -229,8 +227,10 @@ static nh_status draws(inputs *in, step *s, sample_batch *edited, uint32_t *mask
 				if (status != NH_OK) return ERR(e, status, "%s", r->error.text);
 				continue;
 			}
-			plain[i->d0 + d] = i->force >= 0 ? (op_sample_row){.top_p = 1, .position = position} : sample_row(&r->sampling, position);
-			plain[i->d0 + d].seed += (uint64_t)choice;
+			op_sample_row *row = &plain[i->d0 + d];
+			*row = i->force >= 0 ? (op_sample_row){.top_p = 1} : r->row;
+			row->position = position;
+			row->seed += (uint64_t)choice;
 		}
 	}
 	if (s->N == s->plain) return NH_OK;
@@ -257,8 +257,9 @@ nh_status inputs_fill(inputs *in, step *s, sample_batch *edited, uint32_t *mask,
 	sequences(in, s);
 	forks(in, s);
 	for (int k = 0; k < s->items; k++) {
-		prompt_ids(in, &s->item[k], &s->item[k].prompt);
-		taken_ids(in, &s->item[k], &s->item[k].taken);
+		if (!s->item[k].tells) continue;
+		if (s->item[k].prompt.n) prompt_ids(in, &s->item[k], &s->item[k].prompt);
+		if (s->item[k].taken.n) taken_ids(in, &s->item[k], &s->item[k].taken);
 	}
 	TRY(draws(in, s, edited, mask, vocab, e));
 	return in->full ? ERR(e, NH_ERR_INTERNAL, "step inputs: %d rows do not fit into %zu bytes", s->T, in->host.cap) : NH_OK;

@@ -58,6 +58,7 @@ void pick_ops(exec *x, step *s, const tensor *edited)
 	if (s->N) draw(x, s, edited);
 	for (int k = 0; k < s->items; k++) {
 		step_item *i = &s->item[k];
+		if (!i->tells) continue;
 		if (i->prompt.n) {
 			tensor of = tensor_rows(&s->logits, i->r0, i->prompt.n);
 			logprobs(x, &i->prompt, &of);
@@ -104,7 +105,6 @@ static nh_status widen(engine *g, const tensor *edited, nh_error *e)
 
 static nh_status read_logprobs(engine *g, step_logprobs *l, nh_error *e)
 {
-	if (l->n == 0) return NH_OK;
 	l->h_lp = step_read(g, &l->lp, e);
 	l->h_rank = step_read(g, &l->rank, e);
 	l->h_top_ids = step_read(g, &l->top_ids, e);
@@ -138,7 +138,7 @@ static void judge(engine *g, step_item *i, const int32_t *drawn)
 {
 	int64_t vocab = g->parts->m->shape.vocab;
 	i->drawn = drawn ? drawn + i->d0 : NULL;
-	for (int k = 0; k < i->prompt.n && !i->failed; k++)
+	for (int k = 0; i->tells && k < i->prompt.n && !i->failed; k++)
 		if (isnan(i->prompt.h_lp[k])) not_finite(i, i->pos + k);
 	for (int k = 0; i->drawn && k < i->draws && !i->failed; k++) {
 		if (i->drawn[k] < 0 || i->drawn[k] >= vocab) not_finite(i, i->decode ? i->pos + k : i->pos + i->rows - 1);
@@ -162,8 +162,8 @@ nh_status step_pick(engine *g, nh_error *e)
 	if ((s->N && !drawn) || (s->E && !pooled)) return unread(e);
 	for (int k = 0; k < s->items; k++) {
 		step_item *i = &s->item[k];
-		TRY(read_logprobs(g, &i->prompt, e));
-		TRY(read_logprobs(g, &i->taken, e));
+		if (i->tells && i->prompt.n) TRY(read_logprobs(g, &i->prompt, e));
+		if (i->tells && i->taken.n) TRY(read_logprobs(g, &i->taken, e));
 		if (i->E) add_hidden(g, i, pooled);
 		judge(g, i, drawn);
 	}

@@ -14,37 +14,38 @@ static int drafts(engine *g, sequence *q)
 {
 	const engine_request *r = q->r;
 	int64_t next = q->memory.length + 1, most = r->limit - next - 1;
-	bool may = g->limits.drafts > 0 && next >= r->given && !r->spec.mask && !r->spec.trace && (size_t)q->generated >= r->spec.forced_tokens;
+	bool may = next >= r->given && !r->spec.mask && !r->spec.trace && (size_t)q->generated >= r->spec.forced_tokens;
 	if (!may || most <= 0) return 0;
 	return draft_propose(q->tokens, next, most < g->limits.drafts ? (int)most : g->limits.drafts, q->tokens + next);
 }
 
-/* A traced request has steps of its own, every other one at most. -1: nobody's turn. */
-static int traced_turn(engine *g)
+/* A traced request has steps of its own, every other one at most: the turn of the one at `traced`, -1: of none, beside others that could run. */
+static void traced_turn(engine *g, int traced, bool others)
 {
-	int traced = -1;
-	bool others = false;
-	for (int i = 0; i < g->running; i++) {
-		if (g->step.view[i].paused) continue;
-		if (!g->run[i]->r->spec.trace) others = true;
-		else if (traced < 0) traced = i;
-	}
 	g->traced_last = traced >= 0 && !(others && g->traced_last);
-	return g->traced_last ? traced : -1;
+	for (int i = 0; i < g->running; i++)
+		if (g->traced_last ? i != traced : g->run[i]->r->spec.trace != NULL) g->step.view[i].paused = true;
 }
 
 static void look(engine *g)
 {
+	int traced = -1, any = 0, others = 0;
 	for (int i = 0; i < g->running; i++) {
 		sequence *q = g->run[i];
 		sched_view *v = &g->step.view[i];
 		*v = (sched_view){.pos = q->memory.length, .stop = q->stop, .decode = sequence_decodes(q)};
 		v->paused = q->state != SEQUENCE_RUNS || request_full(q->r);
+		const bool trace = q->r->spec.trace != NULL;
+		any += trace;
+		if (v->paused) continue;
+		others += !trace;
+		if (trace && traced < 0) traced = i;
 	}
-	int alone = traced_turn(g);
+	if (any) traced_turn(g, traced, others > 0);
+	else g->traced_last = false;
+	if (g->limits.drafts == 0) return;
 	for (int i = 0; i < g->running; i++) {
 		sched_view *v = &g->step.view[i];
-		if (alone >= 0 ? i != alone : g->run[i]->r->spec.trace != NULL) v->paused = true;
 		if (v->decode && !v->paused) v->drafts = drafts(g, g->run[i]);
 	}
 }
@@ -99,15 +100,17 @@ static void take_spares(engine *g, step_item *i)
 static bool item_room(engine *g, step_item *i)
 {
 	sequence *q = i->q;
+	const bool parts = forks(i);
+	if (!parts && i->pos + i->rows <= q->memory.page_count * PAGES_TOKENS) return true; /* most steps of most sequences */
 	for (;;) {
 		int64_t more = pages_needed(i->pos + i->rows) - q->memory.page_count,
-		        fork = forks(i) && q->r->given % PAGES_TOKENS ? q->r->choices - 1 : 0;
+		        fork = parts && q->r->given % PAGES_TOKENS ? q->r->choices - 1 : 0;
 		if (make_room(g, 0, (more > 0 ? more : 0) + fork, q)) break;
 		if (i->decode && i->rows > 1) i->rows = 1;
 		else return false;
 	}
 	if (seqmem_reserve(&q->memory, i->pos + i->rows, NULL) != NH_OK) return false;
-	return !forks(i) || fork_pages(g, i, NULL) == NH_OK;
+	return !parts || fork_pages(g, i, NULL) == NH_OK;
 }
 
 /* Items whose sequence was moved out to make room are dropped, with what had been taken for them. */

@@ -76,7 +76,7 @@ nh_status session_make(engine_session **out, engine *g, const int32_t *ids, int6
 nh_status engine_session_take(engine_request *r, engine_session **out, nh_error *e)
 {
 	pthread_mutex_lock(&r->lock);
-	bool ended = r->ended;
+	bool ended = request_ended(r);
 	*out = ended ? r->kept : NULL;
 	if (ended) r->kept = NULL;
 	pthread_mutex_unlock(&r->lock);

@@ -61,14 +61,13 @@ exec_types exec_types_of(const nh_numerics *num, num_dtype exact)
 }
 
 /* Where there is no memory the tensor keeps its shape with data NULL, so that views into it stay legal until the step looks at the status. */
-static tensor scratch(exec *x, num_dtype dtype, int rank, const int64_t *shape)
+static tensor scratch(exec *x, tensor t)
 {
-	size_t bytes;
-	tensor t = tensor_nd(NULL, dtype, rank, shape);
+	size_t bytes = t.room; /* 0: nothing, or more than can be counted */
 	if (x->status != NH_OK) return t;
 	if (!x->scratch) {
 		exec_fail(x, OP_COUNT, NH_ERR_STATE, "the exec has no scratch");
-	} else if (!tensor_size(dtype, rank, shape, &bytes)) {
+	} else if (bytes == 0 && !tensor_size(t.dtype, t.rank, t.shape, &bytes)) {
 		exec_fail(x, OP_COUNT, NH_ERR_LIMIT, "a shape is negative or too large");
 	} else if ((t.data = arena_alloc(x->scratch, bytes)) == NULL) {
 		exec_fail(x, OP_COUNT, NH_ERR_NOMEM, "%zu bytes wanted, %zu of %zu in use", bytes, x->scratch->used, x->scratch->cap);
@@ -76,14 +75,10 @@ static tensor scratch(exec *x, num_dtype dtype, int rank, const int64_t *shape)
 	return t;
 }
 
-tensor exec_scratch(exec *x, num_dtype dtype, int64_t rows, int64_t cols)
-{
-	const int64_t shape[] = {rows, cols};
-	return scratch(x, dtype, 2, shape);
-}
+tensor exec_scratch(exec *x, num_dtype dtype, int64_t rows, int64_t cols) { return scratch(x, tensor_2d(NULL, dtype, rows, cols)); }
 
 tensor exec_scratch3(exec *x, num_dtype dtype, int64_t a, int64_t b, int64_t c)
 {
 	const int64_t shape[] = {a, b, c};
-	return scratch(x, dtype, 3, shape);
+	return scratch(x, tensor_nd(NULL, dtype, 3, shape));
 }

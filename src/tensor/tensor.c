@@ -36,8 +36,15 @@ tensor tensor_1d(void *data, num_dtype dtype, int64_t n) { return tensor_nd(data
 
 tensor tensor_2d(void *data, num_dtype dtype, int64_t rows, int64_t cols)
 {
-	const int64_t shape[2] = {rows, cols};
-	return tensor_nd(data, dtype, 2, shape);
+	const int64_t shape[2] = {rows, cols}, most = (int64_t)1 << 30;
+	if (rows < 0 || cols < 0 || rows > most || cols > most || dtype == NUM_E2M1X2) return tensor_nd(data, dtype, 2, shape);
+	/* Nothing can overflow: nearly every tensor of a step. */
+	return (tensor){.data = data,
+	    .dtype = dtype,
+	    .rank = 2,
+	    .shape = {rows, cols},
+	    .stride = {cols, 1},
+	    .room = (size_t)rows * (size_t)cols * num_bytes(dtype)};
 }
 
 static tensor moved(const tensor *t, int dim, int64_t from, int64_t count)
