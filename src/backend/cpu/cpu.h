@@ -27,6 +27,8 @@
 	X(conv_scan)      \
 	X(ssm_step)       \
 	X(ssm_scan)       \
+	X(linear)         \
+	X(expert_ffn)     \
 	X(route)          \
 	X(moe_combine)    \
 	X(kv_write)       \

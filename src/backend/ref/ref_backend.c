@@ -58,27 +58,36 @@ static void ref_close(exec *x)
 
 static bool positive(float v) { return isfinite(v) && v > 0.0f; }
 
-static nh_status ref_import(exec *x, weight *w, nh_error *e)
+nh_status ref_kernel_check(const exec *x, const weight *w, const ref_kernel **out, nh_error *e)
 {
 	const char *name = w->name ? w->name : "weight", *scheme = num_scheme_name(w->scheme);
 	const ref_kernel *kernel = ref_kernel_of(x->num, w->scheme, w->dtype);
 	if (!kernel)
-		return ERR(e, NH_ERR_UNSUPPORTED, "ref: %s: scheme %s of %s elements under profile %s", name, scheme, num_dtype_name(w->dtype),
-		    x->num->name);
+		return ERR(e, NH_ERR_UNSUPPORTED, "%s: %s: scheme %s of %s elements under profile %s", x->arm, name, scheme,
+		    num_dtype_name(w->dtype), x->num->name);
 	const int64_t multiple = wfmt_of(w->scheme)->k_multiple;
 	size_t elements;
 	if (w->n < 1 || w->k < 1 || !mem_mul((size_t)w->n, (size_t)w->k, &elements) || elements > SIZE_MAX / 16)
-		return ERR(e, NH_ERR_TENSOR, "ref: %s: shape [%lld, %lld]", name, (long long)w->n, (long long)w->k);
+		return ERR(e, NH_ERR_TENSOR, "%s: %s: shape [%lld, %lld]", x->arm, name, (long long)w->n, (long long)w->k);
 	if (w->k % multiple)
-		return ERR(
-		    e, NH_ERR_TENSOR, "ref: %s: %lld columns, %s needs a multiple of %lld", name, (long long)w->k, scheme, (long long)multiple);
+		return ERR(e, NH_ERR_TENSOR, "%s: %s: %lld columns, %s needs a multiple of %lld", x->arm, name, (long long)w->k, scheme,
+		    (long long)multiple);
 	const bool fp4 = w->scheme == NUM_SCHEME_NVFP4 || w->scheme == NUM_SCHEME_W4A16;
-	if (!w->data || (fp4 && !w->block_scale)) return ERR(e, NH_ERR_TENSOR, "ref: %s: no %s", name, w->data ? "block scales" : "data");
+	if (!w->data || (fp4 && !w->block_scale))
+		return ERR(e, NH_ERR_TENSOR, "%s: %s: no %s", x->arm, name, w->data ? "block scales" : "data");
 	if (w->scheme == NUM_SCHEME_NONE ? w->scale != 1.0f : !positive(w->scale))
-		return ERR(e, NH_ERR_TENSOR, "ref: %s: weight scale %g, %s", name, (double)w->scale,
+		return ERR(e, NH_ERR_TENSOR, "%s: %s: weight scale %g, %s", x->arm, name, (double)w->scale,
 		    w->scheme == NUM_SCHEME_NONE ? "expected 1 (unquantised)" : "expected a positive number");
 	if (kernel->grid && !positive(w->input_scale))
-		return ERR(e, NH_ERR_TENSOR, "ref: %s: input scale %g, expected a positive number", name, (double)w->input_scale);
+		return ERR(e, NH_ERR_TENSOR, "%s: %s: input scale %g, expected a positive number", x->arm, name, (double)w->input_scale);
+	*out = kernel;
+	return NH_OK;
+}
+
+static nh_status ref_import(exec *x, weight *w, nh_error *e)
+{
+	const ref_kernel *kernel;
+	TRY(ref_kernel_check(x, w, &kernel, e));
 	w->bound = kernel;
 	return NH_OK;
 }

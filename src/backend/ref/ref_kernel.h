@@ -24,6 +24,9 @@ typedef struct ref_kernel {
 /* NULL where the profile cannot multiply the format. */
 const ref_kernel *ref_kernel_of(const nh_numerics *num, num_scheme scheme, num_dtype data);
 
+/* What an arm on the host asks of a weight before it binds anything to it: the kernel, or a refusal in the name of x's arm. */
+nh_status ref_kernel_check(const exec *x, const weight *w, const ref_kernel **out, nh_error *e);
+
 /* Activations ready to be multiplied: n rows of k. */
 typedef struct ref_rows {
 	int64_t n, k, pitch;
