@@ -102,7 +102,7 @@ static bool with_argument(jenv *env, int id, jv in, jv arg, bool *out)
 	case IS_LE: ok = jv_less(env, arg, in, "<=", out); break;
 	default: ok = jv_less(env, in, arg, ">=", out); break;
 	}
-	*out = !*out;
+	if (ok) *out = !*out; /* a comparison that failed left nothing there */
 	return ok;
 }
 
