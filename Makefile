@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS ?= 60
 
-.PHONY: all demo test check asan tsan fuzz soak reach mutants install uninstall format clean
+.PHONY: all demo test check asan tsan fuzz fuzz_reach soak reach mutants install uninstall format clean
 
 all:
 	scripts/setup
@@ -38,6 +38,11 @@ fuzz:
 reach:
 	scripts/setup --dev
 	scripts/check_reach --run
+
+# The corpus of each fuzz target must reach 90 % of the lines of what it is there for.
+fuzz_reach:
+	scripts/setup --dev
+	scripts/check_fuzz_reach --run
 
 # REQUESTS random requests on a small model, e.g. make soak PRESET=tsan. Sanitizers of this age want addresses that are not randomised.
 PRESET ?= release

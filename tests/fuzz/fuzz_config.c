@@ -9,6 +9,7 @@
 #include "base/base_json.h"
 #include "base/base_mem.h"
 #include "fmt/config.h"
+#include "fuzz_file.h"
 #include "model/nemotron_h/nm_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -26,6 +27,23 @@ static void check_layer(const nm_layer_config *l)
 		abort();
 }
 
+/* The same bytes as files. */
+static void as_files(const uint8_t *data, size_t size, const json_t *v)
+{
+	char path[40];
+	nh_error e;
+	generation g;
+	json_t *again;
+	int fd = fuzz_file(path, data, size);
+	if (config_load(&again, path, &e) == NH_OK) {
+		if (!json_equal(again, v)) abort();
+		json_decref(again);
+	}
+	generation_load(&g, v, "fuzz", path, &e);
+	generation_load(&g, v, "fuzz", NULL, &e);
+	close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	json_t *v;
@@ -39,9 +57,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (int i = 0; i < c.layers; i++) check_layer(&c.layer[i]);
 		for (int i = 0; i < c.mtp_inner; i++) check_layer(&c.mtp_layer[i]);
 		if (nm_config_state_bytes(&c) >> 60 || nm_config_kv_elements(&c) >> 60) abort();
+		if (nm_config_count(&c, NM_MAMBA) + nm_config_count(&c, NM_ATTN) + nm_config_count(&c, NM_MLP) + nm_config_count(&c, NM_MOE) !=
+		    c.layers)
+			abort();
+		if (nm_config_mtp_kv_elements(&c) >> 60) abort();
 		nm_config_deinit(&c);
 	}
 	if (generation_read(&g, v, "fuzz", v, "fuzz", &e) == NH_OK && (g.end_count < 0 || g.end_count > GENERATION_MAX_END)) abort();
+	as_files(data, size, v);
 	json_decref(v);
 	if (mem_live() != live) abort();
 	return 0;

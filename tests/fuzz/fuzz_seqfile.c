@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
+#include "base/base_file.h"
 #include "base/base_mem.h"
 #include "cache/seqfile_impl.h"
 
@@ -32,6 +34,26 @@ static void bring_in(const swapped *state, states *s, pages *p)
 	seqmem_deinit(&m);
 }
 
+/* What was accepted, written and read again, is the same. */
+static void there_and_back(const seqfile_head *head, const int32_t *ids, const swapped *state, const states *s, const pages *p)
+{
+	char folder[] = "/dev/shm/fuzz-seqfile.XXXXXX", path[64]; /* no disk that it would wait for */
+	seqfile_head again, alone;
+	int32_t *ids2 = NULL;
+	swapped *state2 = NULL;
+	nh_error e;
+	if (!mkdtemp(folder)) return; /* not here */
+	snprintf(path, sizeof path, "%s/f", folder);
+	if (seqfile_write(path, head, ids, state, &e) != NH_OK) abort();
+	if (seqfile_read(path, &again, &ids2, s, p, &state2, &e) != NH_OK || seqfile_head_read(path, &alone, &e) != NH_OK) abort();
+	if (again.tokens != head->tokens || alone.computed != head->computed || memcmp(ids, ids2, (size_t)head->tokens * sizeof *ids) != 0)
+		abort();
+	if (memcmp(swap_content(state), swap_content(state2), swap_bytes(state)) != 0) abort();
+	mem_free(ids2);
+	swap_free(state2);
+	if (unlink(path) != 0 || rmdir(folder) != 0) abort();
+}
+
 static void one(const uint8_t *data, size_t size, states *s, pages *p)
 {
 	seqfile_head head;
@@ -48,6 +70,7 @@ static void one(const uint8_t *data, size_t size, states *s, pages *p)
 		if (head.computed > head.tokens || swap_length(state) != head.computed || swap_bytes(state) != head.content_bytes) abort();
 		if (memchr(head.tier, 0, sizeof head.tier) == NULL) abort();
 		bring_in(state, s, p);
+		there_and_back(&head, ids, state, s, p);
 	}
 	mem_free(ids);
 	swap_free(state);

@@ -77,6 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		/* this one has characters of the byte alphabet, so the reference decodes it as other bytes */
 		size_t n;
 		const char *piece = tok_piece(t, ids.ids[i], &n);
+		if (tok_find(t, piece, n) < 0 || (tok_is_special(t, ids.ids[i]) && !tok_is_added(t, ids.ids[i]))) abort();
 		if (ids.ids[i] == 302) buf_append(&out, piece, n);
 		else if (detok_push(&d, ids.ids[i], &out) != NH_OK) abort();
 	}

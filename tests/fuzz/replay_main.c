@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * replay_main.c: runs a fuzz target over the files of corpus folders, without libFuzzer and with any compiler. Each file is also
  * tried cut short and with bytes changed, always in the same way, so that a parser meets more than the inputs somebody thought of.
- * Each input lies in a block of exactly its size: a sanitizer sees one byte too far. No input at all is a failure.
+ * Each input lies in a block of exactly its size: a sanitizer sees one byte too far. No input at all is a failure. --plain first: the files as they
+ * are and nothing else, which is what scripts/check_fuzz_reach counts.
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { CUTS = 16, CHANGES = 16, VARIED_BYTES = 1 << 16 };
 
 static unsigned g_files, g_runs;
+static int g_plain;
 
 static void try_one(const uint8_t *data, size_t size)
 {
@@ -59,7 +61,7 @@ static int replay(const char *path)
 	printf("%s\n", path);
 	fflush(stdout);
 	try_one(data, (size_t)size);
-	vary(data, (size_t)size);
+	if (!g_plain) vary(data, (size_t)size);
 	free(data);
 	g_files++;
 	return 0;
@@ -68,8 +70,9 @@ static int replay(const char *path)
 int main(int argc, char **argv)
 {
 	int bad = 0;
+	g_plain = argc > 1 && strcmp(argv[1], "--plain") == 0;
 	try_one((const uint8_t *)"", 0);
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1 + g_plain; i < argc; i++) {
 		DIR *d = opendir(argv[i]);
 		if (!d) {
 			bad |= replay(argv[i]); /* a single file: what a fuzzer found */
