@@ -165,10 +165,10 @@ static void grid_fp8(float *v, int64_t n, float inverse)
 
 #if defined VEC_AVX2
 const vec_mat VEC(vec_mat) = {tile_bytes, pack, {avx2_expand_bf16, avx2_expand_f32, avx2_expand_fp8, avx2_expand_fp4}, avx2_block,
-    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, NULL, NULL, end, grid_fp8};
+    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8};
 #elif defined VEC_AVX512 /* AVX2's functions: such a processor has them all */
 const vec_mat VEC(vec_mat) = {tile_bytes, pack, {avx2_expand_bf16, avx2_expand_f32, avx2_expand_fp8, avx2_expand_fp4}, avx2_block,
-    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, NULL, NULL, end, grid_fp8};
+    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8};
 #else
 static void expand_f32(float *panel, const void *tile, int64_t from, int64_t count)
 {

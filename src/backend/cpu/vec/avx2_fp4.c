@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * avx2_fp4.c: FP4 weights times activations held as 16-bit integers. A code becomes the unsigned byte 2 w + 12 by a shuffle; bytes are
+ * multiplied with the upper and with the lower bytes of the activations and summed over the 16 columns of a block, where nothing can
+ * overflow: 24 * 128 * 2 * 4 < 2^15. What the 12 added is subtracted again; the block's sum is exact, and below 2^24, until it meets its
+ * scale. The invariant that breaks first: a row's bits are the same in a group of rows as alone.
+ */
+#include <immintrin.h>
+#include <math.h>
+
+#include "backend/cpu/vec/mat_fp4.h"
+#include "backend/cpu/vec/mat_tier.h"
+#include "num/num_conv.h"
+
+#define OP static inline __attribute__((always_inline))
+
+/* A chunk's unit is 2^(e - 14) for activations below 2^(e + 1), halved for the doubled codes. Scales come 2^-120 too small (mat_fp4.h): 2^100
+ * of that is given back with the chunk's scale, so that sums are ordinary numbers, 2^20 at the end. */
+#define LIFT 100
+#define LIFT_REST 0x1p20f
+#define EXPONENT_MAX 26        /* activations from 2^27 on would carry a chunk's scale out of f32 */
+#define INT_MAX_SPLIT 32639.0f /* the largest whose upper byte, rounded, is a signed byte */
+
+OP __m256i bytes4(const void *p)
+{
+	int32_t v;
+	memcpy(&v, p, 4);
+	return _mm256_set1_epi32(v);
+}
+
+OP float largest(const float *x)
+{
+	const __m256 sign = _mm256_set1_ps(-0.0f);
+	__m256 m = _mm256_setzero_ps();
+	__m256 odd = m; /* any NaN: a comparison would lose it */
+	for (int j = 0; j < MAT_CHUNK; j += 8) {
+		const __m256 v = _mm256_loadu_ps(x + j);
+		m = _mm256_max_ps(m, _mm256_andnot_ps(sign, v));
+		odd = _mm256_or_ps(odd, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+	}
+	float lane[8], top = 0.0f;
+	_mm256_storeu_ps(lane, m);
+	for (int j = 0; j < 8; j++) top = lane[j] > top ? lane[j] : top;
+	return _mm256_movemask_ps(odd) ? (float)INFINITY : top;
+}
+
+/* Columns j .. j + 15 as upper and lower bytes; returns their sum. */
+OP int32_t split16(mat_ints *o, int j, const float *x, __m256 unit)
+{
+	const __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), unit));
+	const __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), unit));
+	const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+	const __m256i hi = _mm256_srai_epi16(_mm256_add_epi16(words, _mm256_set1_epi16(128)), 8);
+	const __m256i lo = _mm256_sub_epi16(words, _mm256_slli_epi16(hi, 8));
+	const __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(hi, lo), 0xd8);
+	_mm_storeu_si128((__m128i *)(o->hi + j), _mm256_castsi256_si128(both));
+	_mm_storeu_si128((__m128i *)(o->lo + j), _mm256_extracti128_si256(both, 1));
+	const __m256i sum = _mm256_add_epi32(a, b);
+	__m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+	s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+	s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+	return _mm_cvtsi128_si32(s);
+}
+
+bool avx2_narrow(mat_ints *out, const float *x, int64_t pitch, int64_t k)
+{
+	for (int64_t from = 0; from < k; from += MAT_CHUNK, out++) {
+		const float *p = x + from / MAT_BLOCK * pitch + from % MAT_BLOCK;
+		const float top = largest(p);
+		if (!(top < 0x1p127f)) return false;
+		int e = (int)(num_bits_f32(top) >> 23) - 127;
+		if (e < -100) e = -100; /* its columns keep fewer bits, down to none */
+		if (top * num_f32_bits((uint32_t)(14 - e + 127) << 23) > INT_MAX_SPLIT) e++;
+		if (e > EXPONENT_MAX) return false;
+		const __m256 unit = _mm256_set1_ps(num_f32_bits((uint32_t)(14 - e + 127) << 23));
+		out->scale = num_f32_bits((uint32_t)(e - 15 + LIFT + 127) << 23);
+		for (int b = 0; b < MAT_CHUNK / 16; b++) out->sum[b] = 12 * split16(out, 16 * b, p + 16 * b, unit);
+	}
+	return true;
+}
+
+/* -- products ---------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct codes {
+	__m256i w0, w1, w2, w3; /* columns 0-3, 4-7, 8-11, 12-15 of 8 rows */
+	__m256 scale;
+} codes;
+
+OP codes decode(const uint8_t *half, int b)
+{
+	const __m256i low = _mm256_set1_epi8(15);
+	const __m256i table = _mm256_setr_epi8(
+	    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0, 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+	const __m256i v = _mm256_loadu_si256((const __m256i *)(half + 64 * b)), u = _mm256_loadu_si256((const __m256i *)(half + 64 * b + 32));
+	const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(half + FP4_SCALES + 8 * b)));
+	return (codes){_mm256_shuffle_epi8(table, _mm256_and_si256(v, low)),
+	    _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(v, 4), low)), _mm256_shuffle_epi8(table, _mm256_and_si256(u, low)),
+	    _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(u, 4), low)), _mm256_castsi256_ps(_mm256_slli_epi32(s, 20))};
+}
+
+/* The sum over a block's columns, as an f32. */
+OP __m256 block16(codes c, const mat_ints *x, int b)
+{
+	const int8_t *hi = x->hi + 16 * b, *lo = x->lo + 16 * b;
+	const __m256i h = _mm256_add_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(c.w0, bytes4(hi)), _mm256_maddubs_epi16(c.w1, bytes4(hi + 4))),
+	    _mm256_add_epi16(_mm256_maddubs_epi16(c.w2, bytes4(hi + 8)), _mm256_maddubs_epi16(c.w3, bytes4(hi + 12))));
+	const __m256i l = _mm256_add_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(c.w0, bytes4(lo)), _mm256_maddubs_epi16(c.w1, bytes4(lo + 4))),
+	    _mm256_add_epi16(_mm256_maddubs_epi16(c.w2, bytes4(lo + 8)), _mm256_maddubs_epi16(c.w3, bytes4(lo + 12))));
+	const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(h, _mm256_set1_epi16(256)), _mm256_madd_epi16(l, _mm256_set1_epi16(1)));
+	return _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, bytes4(&x->sum[b])));
+}
+
+#define ROWS1(X) X(0)
+#define ROWS2(X) ROWS1(X) X(1)
+#define ROWS3(X) ROWS2(X) X(2)
+#define ROWS4(X) ROWS3(X) X(3)
+
+#define START(i) __m256 s##i = _mm256_setzero_ps();
+#define STEP(i) s##i = _mm256_fmadd_ps(block16(w, x[i] + c, b), w.scale, s##i);
+#define CHUNK(i)                       \
+	sum = sums + (i)*MAT_TILE + 8 * h; \
+	_mm256_storeu_ps(sum, _mm256_fmadd_ps(s##i, _mm256_broadcast_ss(&x[i][c].scale), _mm256_loadu_ps(sum)));
+
+#define INTS(M)                                                                                                               \
+	static void ints##M(float *sums, const uint8_t *tile, const mat_ints *const *x, int64_t chunks)                           \
+	{                                                                                                                         \
+		for (int i = 0; i < (M)*MAT_TILE; i += 8) _mm256_storeu_ps(sums + i, _mm256_setzero_ps());                            \
+		for (int64_t c = 0; c < chunks; c++)                                                                                  \
+			for (int h = 0; h < 2; h++, tile += FP4_HALF) {                                                                   \
+				float *sum;                                                                                                   \
+				ROWS##M(START) for (int b = 0; b < MAT_CHUNK / 16; b++)                                                       \
+				{                                                                                                             \
+					const codes w = decode(tile, b);                                                                          \
+					ROWS##M(STEP)                                                                                             \
+				}                                                                                                             \
+				ROWS##M(CHUNK)                                                                                                \
+			}                                                                                                                 \
+		const __m256 rest = _mm256_set1_ps(LIFT_REST);                                                                        \
+		for (int i = 0; i < (M)*MAT_TILE; i += 8) _mm256_storeu_ps(sums + i, _mm256_mul_ps(_mm256_loadu_ps(sums + i), rest)); \
+	}
+INTS(1)
+INTS(2)
+INTS(3)
+INTS(4)
+
+void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t k)
+{
+	const int64_t chunks = (k + MAT_CHUNK - 1) / MAT_CHUNK;
+	switch (m) {
+	case 1: ints1(sums, tile, x, chunks); break;
+	case 2: ints2(sums, tile, x, chunks); break;
+	case 3: ints3(sums, tile, x, chunks); break;
+	default: ints4(sums, tile, x, chunks); break;
+	}
+}
