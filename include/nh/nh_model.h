@@ -29,6 +29,14 @@ typedef struct nh_model_options {
 	nh_log_level log_level;
 	nh_progress_fn progress; /* loading; NULL: none */
 	void *progress_user;
+	const char
+	    *load_format; /* "auto": the tensors of the files; "dummy": drawn from dummy_seed, of the shapes and formats that the configuration
+	                          * gives, for trying speed: no tensor is read. NULL: auto */
+	const char *like; /* NAME or NAME:FORMAT of a built-in configuration of a published shape (nh_preset_at): no file at all is needed,
+	                          * path is not read, weights are dummies. There is no tokenizer and no template then. NULL: none */
+	int32_t layers;   /* with like: the first so many layers, 0 all */
+	bool uniform_routing; /* experts are drawn, uniformly and independently, instead of routed; for measurements. Arms with host memory */
+	uint64_t dummy_seed;
 } nh_model_options;
 
 NH_API void nh_model_options_init(nh_model_options *options, size_t size);
@@ -41,7 +49,7 @@ NH_API void nh_model_close(nh_model *model);
 
 typedef struct nh_model_info {
 	size_t size;
-	const char *path;                     /* resolved folder */
+	const char *path;                     /* resolved folder; the name, where there is none (like) */
 	const char *name;                     /* last part of the path, or org/name of a cache snapshot */
 	const char *identity;                 /* 64 hex digits: SHA-256 over config, tokenizer, tensor headers and samples of every tensor */
 	const char *pattern;                  /* one letter a layer: M mamba, * attention, - mlp, E experts */
@@ -55,6 +63,8 @@ typedef struct nh_model_info {
 	uint64_t kv_bytes_token;       /* KV bytes one token takes over all layers */
 	uint64_t state_bytes_sequence; /* recurrent state of one sequence */
 	bool has_w4a4;                 /* some weights are NVFP4 W4A4, so profiles exact and exact-wo differ */
+	uint64_t load_bytes, load_us;  /* of tensors, read or drawn, and the time until all were on the arm */
+	bool dummy;                    /* the weights are drawn: load_format dummy, or like */
 } nh_model_info;
 
 /* Pointers live as long as the model. The first call reads a part of every tensor, for the identity. */
@@ -85,6 +95,9 @@ typedef struct nh_profile {
 	const char *name, *rounding, *w4a4, *fp8_attention, *fp8_sums, *router_weight;
 } nh_profile;
 NH_API bool nh_profile_at(size_t index, nh_profile *profile, size_t size);
+
+/* Names for nh_model_options.like, NULL past the end. Any thread. */
+NH_API const char *nh_preset_at(size_t index);
 
 #ifdef __cplusplus
 }

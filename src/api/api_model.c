@@ -6,6 +6,7 @@
 #include "api/api_impl.h"
 #include "base/base_file.h"
 #include "base/base_mem.h"
+#include "fmt/preset.h"
 
 void nh_model_options_init(nh_model_options *options, size_t size)
 {
@@ -16,6 +17,7 @@ void nh_model_options_init(nh_model_options *options, size_t size)
 /* The folder's regular files, hidden ones aside. */
 static nh_status list_files(nh_model *m, nh_error *e)
 {
+	if (!m->m->dir.dir[0]) return NH_OK; /* a preset */
 	TRY(file_list_dir(&m->files, m->m->dir.dir, e));
 	size_t kept = 0;
 	for (size_t i = 0; i < m->files.count; i++) {
@@ -31,6 +33,7 @@ static nh_status list_files(nh_model *m, nh_error *e)
 
 static nh_status open_text(nh_model *m, const char *template_path, nh_error *e)
 {
+	if (!m->m->dir.dir[0]) return NH_OK;
 	char *path = path_join(m->m->dir.dir, "tokenizer.json");
 	nh_status s = path ? NH_OK : ERR_NOMEM(e);
 	if (s == NH_OK && file_exists(path)) s = nh_tokenizer_open(&m->tok, path, e);
@@ -56,6 +59,10 @@ nh_status nh_model_open(nh_model **out, const char *path, const nh_model_options
 	nh_model_options o = {.log_level = NH_LOG_NOTICE};
 	*out = NULL;
 	TRY(api_in(&o, sizeof o, options, "nh_model_options", e));
+	bool dummy = o.load_format && strcmp(o.load_format, "dummy") == 0;
+	if (o.load_format && !dummy && strcmp(o.load_format, "auto") != 0)
+		return ERR(e, NH_ERR_ARG, "load_format: is %.40s, expected one of: auto, dummy", o.load_format);
+	if (!path && !o.like) return ERR(e, NH_ERR_ARG, "path: is NULL, and no preset is given (like)");
 	nh_model *m = mem_alloc(sizeof *m);
 	if (!m) return ERR_NOMEM(e);
 	pthread_mutex_init(&m->lock, NULL);
@@ -66,6 +73,11 @@ nh_status nh_model_open(nh_model **out, const char *path, const nh_model_options
 	    .threads = o.threads,
 	    .check = o.check,
 	    .profile = o.profile,
+	    .dummy = dummy,
+	    .uniform = o.uniform_routing,
+	    .like = o.like,
+	    .layers = o.layers,
+	    .dummy_seed = o.dummy_seed,
 	    .log = {.fn = o.log, .user = o.log_user, .level = o.log_level},
 	    .progress = o.progress,
 	    .progress_user = o.progress_user};
@@ -98,8 +110,8 @@ void nh_model_get_info(const nh_model *of, nh_model_info *info, size_t size)
 	const engine_model *m = of->m;
 	const model_shape *s = &m->m->shape;
 	char hex[65];
-	identity(of, hex, NULL); /* "" where that fails: the files went away */
-	nh_model_info v = {.path = m->dir.dir,
+	identity(of, hex, NULL);                                         /* "" where that fails: the files went away */
+	nh_model_info v = {.path = m->dir.dir[0] ? m->dir.dir : m->name, /* a preset has no folder */
 	    .name = m->name,
 	    .identity = of->identity,
 	    .pattern = s->pattern,
@@ -116,7 +128,10 @@ void nh_model_get_info(const nh_model *of, nh_model_info *info, size_t size)
 	    .scratch_bytes = m->scratch_bytes,
 	    .kv_bytes_token = m->kv_bytes_token,
 	    .state_bytes_sequence = m->state_bytes_sequence,
-	    .has_w4a4 = loader_has_w4a4(m->loader)};
+	    .has_w4a4 = loader_has_w4a4(m->loader),
+	    .dummy = m->drawn,
+	    .load_bytes = loader_bytes_done(m->loader),
+	    .load_us = (uint64_t)loader_us(m->loader)};
 	api_out(info, size, &v, sizeof v);
 }
 
@@ -149,6 +164,8 @@ void nh_model_get_sampling_defaults(const nh_model *m, nh_sampling_defaults *def
 	    .repetition_penalty = g->has_repetition_penalty ? g->repetition_penalty : -1};
 	api_out(defaults, size, &v, sizeof v);
 }
+
+const char *nh_preset_at(size_t index) { return index < 1024 ? preset_at((int)index) : NULL; }
 
 bool nh_profile_at(size_t index, nh_profile *profile, size_t size)
 {

@@ -88,6 +88,15 @@ void file_map_drop(const file_map *m, size_t offset, size_t bytes)
 	if (offset < end) madvise((void *)(uintptr_t)(m->data + offset), end - offset, MADV_DONTNEED);
 }
 
+void file_map_want(const file_map *m, size_t offset, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	if (offset >= m->size) return;
+	if (bytes > m->size - offset) bytes = m->size - offset;
+	size_t from = offset / page * page;
+	madvise((void *)(uintptr_t)(m->data + from), offset + bytes - from, MADV_WILLNEED);
+}
+
 nh_status file_open(FILE **out, size_t *size, const char *path, nh_error *e)
 {
 	int fd;

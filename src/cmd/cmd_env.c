@@ -122,8 +122,14 @@ static char *snapshot_of(const char *cache, const char *model)
 
 nh_status cmd_model_path(const cmd_args *a, const char *model, char **path, nh_error *e)
 {
-	if (model == NULL) return cmd_builtin_model(path, e);
+	if (model == NULL && !cmd_given(a, "like")) return cmd_builtin_model(path, e);
 	*path = NULL;
+	if (cmd_given(a, "like")) { /* needs no file; one that is named too is a mistake */
+		if (model != NULL)
+			return ERR(e, NH_ERR_ARG, "--like %.60s and the model %.200s exclude each other", cmd_string(a, "like", ""), model);
+		*path = mem_strdup("");
+		return *path != NULL ? NH_OK : ERR_NOMEM(e);
+	}
 	if (!file_exists(model)) {
 		char *cache = cmd_cache_root(a);
 		*path = snapshot_of(cache, model);

@@ -22,6 +22,10 @@ nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, con
 	mo.chat_template = cmd_string(a, "chat-template", NULL);
 	mo.check = cmd_flag(a, "check");
 	mo.profile = cmd_flag(a, "stats"); /* the time of each op is among them */
+	mo.load_format = cmd_string(a, "load-format", NULL);
+	mo.like = cmd_string(a, "like", NULL);
+	mo.layers = (int32_t)cmd_int(a, "layers", 0);
+	mo.uniform_routing = cmd_flag(a, "uniform-routing");
 	mo.log = cmd_log;
 	mo.log_user = (void *)(uintptr_t)a;
 	mo.log_level = NH_LOG_NOTICE;

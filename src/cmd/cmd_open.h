@@ -25,7 +25,19 @@
 		"check", 0, CMD_FLAG, NULL, "check the contract of every op while running (slow)", 0, 0 \
 	}
 
-/* Opens the model at `path` with the command's --arm, --numerics, --kv-dtype, --chat-template, --check and --cache, with notices, progress on a terminal and
+/* Weights that no file holds, for trying speed. */
+#define CMD_OPTIONS_DUMMY                                                                                                                 \
+	{"load-format", 0, CMD_CHOICE, "auto|dummy", "dummy: weights are drawn in the shapes and formats of the configuration", 0, 0},        \
+	    {"like", 0, CMD_STRING, "NAME[:FORMAT]",                                                                                          \
+	        "no model file: dummy weights like lightning-30b, nano-30b, super-120b\nor ultra-550b, in bf16, fp8, nvfp4, w4a16, mixed or " \
+	        "super",                                                                                                                      \
+	        0, 0},                                                                                                                        \
+	    {"layers", 0, CMD_INT, "N", "with --like: the first N layers", 1, 1000},                                                          \
+	{                                                                                                                                     \
+		"uniform-routing", 0, CMD_FLAG, NULL, "experts are drawn instead of routed, as measurements of memory traffic assume", 0, 0       \
+	}
+
+/* Opens the model at `path` with the command's --load-format, --like, --layers, --uniform-routing, --arm, --numerics, --kv-dtype, --chat-template, --check and --cache, with notices, progress on a terminal and
  * Ctrl-C. profile: used instead of --numerics where not NULL. Both are NULL on failure. engine options NULL: defaults; engine NULL: no engine. */
 nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, const nh_engine_options *options, nh_model **model,
     nh_engine **engine, nh_error *e);

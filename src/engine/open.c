@@ -5,6 +5,7 @@
 #include "engine/open.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #include "base/base_mem.h"
 #include "exec/wrap.h"
 #include "fmt/identity.h"
+#include "fmt/preset.h"
 #include "model/nemotron_h/nm_model.h"
 
 /* The caller's function never runs twice at once. */
@@ -40,8 +42,30 @@ static char *display_name(const char *dir)
 	return name;
 }
 
+/* A preset has no folder: its documents are made. Its name says what it is: "lightning-30b:mixed, 8 layers, dummy". */
+static nh_status make_documents(engine_model *m, const open_options *o, nh_error *e)
+{
+	TRY(preset_config(&m->config, o->like, o->layers, e));
+	buf name = {0};
+	const char *colon = strchr(o->like, ':');
+	buf_printf(&name, "%.*s:%s", colon ? (int)(colon - o->like) : (int)strlen(o->like), o->like, preset_format(o->like));
+	if (o->layers) buf_printf(&name, ", %d layers", o->layers);
+	buf_str(&name, ", dummy");
+	m->name = buf_take(&name);
+	m->dir.kind = MODEL_DIR_CONFIG_ONLY;
+	m->dir.dir = mem_strdup("");
+	m->dir.config = mem_strdup(o->like);
+	if (!m->name || !m->dir.dir || !m->dir.config) return ERR_NOMEM(e);
+	TRY(generation_load(&m->gen, m->config, m->dir.config, NULL, e));
+	return quant_load(&m->quant, m->config, m->dir.config, NULL, e);
+}
+
 static nh_status read_documents(engine_model *m, const char *path, const open_options *o, nh_error *e)
 {
+	m->drawn = o->dummy || o->like;
+	m->dummy_seed = o->dummy_seed;
+	if (o->like) return make_documents(m, o, e);
+	if (o->layers) return ERR(e, NH_ERR_ARG, "layers: is %d, only a preset (like) can be cut", o->layers);
 	TRY(model_dir_resolve(path, o->cache_root, &m->dir, e));
 	TRY(config_load(&m->config, m->dir.config, e));
 	char *gen = path_join(m->dir.dir, "generation_config.json"), *quant = path_join(m->dir.dir, "hf_quant_config.json");
@@ -78,6 +102,14 @@ static nh_status open_arm(engine_model *m, const open_options *o, nh_error *e)
 	if (!b.num) return unknown("numerics", profile, profile_name, e);
 	TRY(p->arm->open(&m->base, &b, e));
 	p->base = p->x = m->base;
+	if (o->uniform && !p->arm->host_memory)
+		return ERR(
+		    e, NH_ERR_UNSUPPORTED, "uniform routing: arm %s keeps its memory elsewhere, expected an arm with host memory", p->arm->name);
+	if (o->uniform) {
+		m->uniform = wrap_uniform_create(p->x, o->dummy_seed);
+		if (!m->uniform) return ERR_NOMEM(e);
+		p->x = m->uniform;
+	}
 	if (o->profile) {
 		m->profile = wrap_profile_create(p->x);
 		if (!m->profile) return ERR_NOMEM(e);
@@ -91,15 +123,35 @@ static nh_status open_arm(engine_model *m, const open_options *o, nh_error *e)
 	return NH_OK;
 }
 
+/* What the tensors of a drawn model take, for progress: shapes alone, bound to nothing. */
+static nh_status expect_bytes(engine_model *m, uint64_t *bytes, nh_error *e)
+{
+	const loader_options o = {.quant = m->quant, .x = m->base, .files_name = m->dir.config};
+	loader *l;
+	model *shapes = NULL;
+	TRY(loader_open(&l, &o, e));
+	nh_status s = nm_family.open(&shapes, m->config, m->dir.config, l, e);
+	if (s == NH_OK) *bytes = loader_bytes_done(l);
+	if (shapes) shapes->family->close(shapes);
+	loader_close(l);
+	return s;
+}
+
 static nh_status load(engine_model *m, const open_options *o, nh_error *e)
 {
-	TRY(st_set_open(&m->set, m->dir.dir, &m->log, e));
-	const loader_options l = {.set = m->set,
+	uint64_t expected = 0;
+	if (m->drawn) TRY(expect_bytes(m, &expected, e));
+	else TRY(st_set_open(&m->set, m->dir.dir, &m->log, e));
+	const loader_options l = {.dummy = m->drawn,
+	    .seed = o->dummy_seed,
+	    .threads = o->threads,
+	    .expected = expected,
+	    .set = m->set,
 	    .quant = m->quant,
 	    .x = m->base,
 	    .arm = m->parts.arm,
 	    .log = &m->log,
-	    .files_name = m->dir.dir,
+	    .files_name = m->set ? m->dir.dir : m->dir.config,
 	    .progress = o->progress,
 	    .progress_user = o->progress_user};
 	TRY(loader_open(&m->loader, &l, e));
@@ -186,6 +238,7 @@ void engine_model_close(engine_model *m)
 	loader_close(m->loader);
 	wrap_destroy(m->check);
 	wrap_destroy(m->profile);
+	wrap_destroy(m->uniform);
 	if (m->base) m->parts.arm->close(m->base);
 	st_set_close(m->set);
 	quant_close(m->quant);
@@ -197,8 +250,28 @@ void engine_model_close(engine_model *m)
 	mem_free(m);
 }
 
+static int hash_text(const char *text, size_t size, void *h)
+{
+	sha256_update(h, text, size);
+	return 0;
+}
+
+/* Never that of a checkpoint with the same configuration: its words are others. */
+static nh_status drawn_identity(const engine_model *m, char hex[65], nh_error *e)
+{
+	char head[80];
+	sha256 *h = sha256_create();
+	if (!h) return ERR_NOMEM(e);
+	snprintf(head, sizeof head, "nemotron.c dummy weights 1, seed %llu", (unsigned long long)m->dummy_seed);
+	sha256_update(h, head, strlen(head) + 1);
+	json_dump_callback(m->config, hash_text, h, JSON_COMPACT | JSON_SORT_KEYS);
+	sha256_finish(h, hex);
+	return hex[0] ? NH_OK : ERR(e, NH_ERR_INTERNAL, "%s: the digest library failed", m->name);
+}
+
 nh_status engine_model_identity(const engine_model *m, char hex[65], nh_error *e)
 {
+	if (m->drawn) return drawn_identity(m, hex, e);
 	char *tokenizer = path_join(m->dir.dir, "tokenizer.json");
 	if (!tokenizer) return ERR_NOMEM(e);
 	nh_status s = identity_compute(m->dir.config, file_exists(tokenizer) ? tokenizer : NULL, m->set, NULL, NULL, hex, e);

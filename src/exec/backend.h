@@ -36,6 +36,9 @@ typedef struct backend {
 
 	/* Names for options.isa that this machine can run, the best first, NULL past the end. No function: one tier, without a name. */
 	const char *(*tier_at)(int i);
+
+	/* After import the arm reads neither w->data nor w->block_scale: their memory may go away, and w->data may be NULL then. */
+	bool repacks;
 } backend;
 
 #endif

@@ -30,6 +30,10 @@ exec *wrap_trace_create(exec *inner, bool host_memory, wrap_trace_fn fn, void *u
 typedef void (*wrap_tap_fn)(void *user, exec *x, op_id op, const void *args, bool after);
 exec *wrap_tap_create(exec *inner, wrap_tap_fn fn, void *user);
 
+/* uniform: after each route, K distinct experts by a hash of (seed, call, row) and weights of 1 / K, so that experts are touched as if routing were
+ * uniform and independent. Host memory only. */
+exec *wrap_uniform_create(exec *inner, uint64_t seed);
+
 void wrap_destroy(exec *x); /* any of the above; NULL is fine */
 
 /* dry: an arm without arithmetic. Ops only count and add cost; scratch is measured by a measuring arena that it owns. Types as `like`

@@ -297,6 +297,12 @@ size_t st_file_data_bytes(const st_file *f) { return f->size - 8 - f->header_byt
 
 const char *st_file_metadata(const st_file *f, const char *key) { return json_string_value(json_object_get(f->meta, key)); }
 
+void st_file_want(const st_file *f, const st_tensor *t, size_t ahead)
+{
+	size_t bytes;
+	if (f->map.size && mem_add(t->bytes, ahead, &bytes)) file_map_want(&f->map, t->offset, bytes);
+}
+
 void st_file_drop(const st_file *f, const st_tensor *t)
 {
 	if (f->map.size && t->bytes) file_map_drop(&f->map, t->offset, t->bytes);

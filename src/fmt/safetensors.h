@@ -45,6 +45,7 @@ const uint8_t *st_file_header(const st_file *f, size_t *bytes);    /* the JSON w
 size_t st_file_data_bytes(const st_file *f);                       /* of the data region */
 const char *st_file_metadata(const st_file *f, const char *key);   /* NULL if absent */
 void st_file_drop(const st_file *f, const st_tensor *t);           /* hint: the tensor's pages are not needed soon */
+void st_file_want(const st_file *f, const st_tensor *t, size_t ahead); /* hint: it is needed now, and `ahead` bytes behind it soon */
 const char *st_dtype_name(num_dtype type);                         /* the format's word, "BF16"; NULL where it has none */
 bool st_dtype_parse(const char *word, num_dtype *out);             /* false if unknown */
 

@@ -42,8 +42,14 @@ bool ledger_has(const ledger *g, const char *name) { return g->set && line_of(g,
 
 const char *ledger_file(const ledger *g, const st_tensor *t)
 {
-	size_t i = line_of(g, t->name);
+	size_t i = g->set ? line_of(g, t->name) : SIZE_MAX;
 	return i == SIZE_MAX ? g->files : path_base(st_file_path(st_set_file_of(g->set, i)));
+}
+
+const st_file *ledger_file_of(const ledger *g, const st_tensor *t)
+{
+	size_t i = g->set ? line_of(g, t->name) : SIZE_MAX;
+	return i == SIZE_MAX ? NULL : st_set_file_of(g->set, i);
 }
 
 void ledger_note(ledger *g, ledger_kind kind, const char *format, ...)

@@ -31,7 +31,8 @@ const st_tensor *ledger_take(ledger *g, const char *name);
 /* Notes "<file>: tensor <name>: shape [..], config needs [..]" unless it matches; rank 0 accepts [] and [1]. */
 bool ledger_shape(ledger *g, const st_tensor *t, int rank, const int64_t *shape);
 void ledger_note(ledger *g, ledger_kind kind, const char *format, ...) BASE_PRINTF(3, 4);
-const char *ledger_file(const ledger *g, const st_tensor *t); /* base name of the file that holds it */
+const char *ledger_file(const ledger *g, const st_tensor *t);       /* base name of the file that holds it */
+const st_file *ledger_file_of(const ledger *g, const st_tensor *t); /* that file; NULL for a tensor that is in none */
 
 /* Adds what nobody took; NH_OK if there is no problem at all. */
 nh_status ledger_finish(ledger *g, const logger *log, nh_error *e);

@@ -73,6 +73,7 @@ static bool take_part(loader *l, const char *module, const wfmt_part *part, weig
 	const st_tensor *t = ledger_take(&l->ledger, name.text);
 	if (!t) return false;
 	*bytes += t->bytes;
+	load_read_ahead(l, t);
 	bool plain = part->file_dtype == NUM_BF16;
 	if (!plain && t->dtype != part->file_dtype) {
 		ledger_note(&l->ledger, LEDGER_WRONG, "%s: tensor %s: type %s, the configuration (%s) needs %s", ledger_file(&l->ledger, t),
@@ -115,7 +116,7 @@ static nh_status take_matrix(loader *l, const char *module, int64_t n, int64_t k
 	wfmt_part parts[WFMT_PARTS];
 	int count = f->parts(n, k, parts);
 	size_t bytes = 0;
-	*ok = l->o.set != NULL;
+	*ok = !loader_shapes_only(l);
 	if (k % f->k_multiple != 0) {
 		ledger_note(&l->ledger, LEDGER_WRONG, "%s: %s: %lld columns, %s needs a multiple of %lld", l->ledger.files, module, (long long)k,
 		    f->name, (long long)f->k_multiple);
@@ -125,6 +126,7 @@ static nh_status take_matrix(loader *l, const char *module, int64_t n, int64_t k
 		if (!l->o.set) bytes += part_bytes(&parts[i]);
 		else if (!take_part(l, module, &parts[i], w, &bytes)) *ok = false;
 	}
+	if (*ok && l->dummy && used) TRY(dummy_matrix(l->dummy, w, !l->o.arm->repacks, e));
 	load_record record = {.module = w->name,
 	    .scheme = rule.scheme,
 	    .dtype = w->dtype,
@@ -171,14 +173,35 @@ static nh_status import(loader *l, weight *w, nh_error *e)
 	return NH_OK;
 }
 
+/* The source of a matrix that the arm holds in a form of its own: pages of files are dropped (they can be read again), copies are freed. */
+static void give_back(loader *l, weight *w, const void *narrowed)
+{
+	if (!l->o.arm->repacks) return;
+	static const char *const SUFFIX[] = {".weight", ".weight_scale"};
+	for (size_t i = 0; i < ARRAY_LEN(SUFFIX); i++) {
+		const st_tensor *t = peek(l, w->name, SUFFIX[i]);
+		const st_file *f = t ? ledger_file_of(&l->ledger, t) : NULL;
+		if (f) st_file_drop(f, t);
+	}
+	if (narrowed) load_forget(l, narrowed);
+	if (l->dummy) dummy_done(l->dummy);
+	if (!narrowed && !l->dummy) return;
+	weight *mine = l->owned->imported; /* the last that was imported */
+	w->data = w->block_scale = mine->data = mine->block_scale = NULL;
+}
+
 nh_status load_weight(loader *l, const char *module, int64_t n, int64_t k, weight *out, nh_error *e)
 {
 	bool ok;
 	TRY(take_matrix(l, module, n, k, true, out, &ok, e));
 	if (!ok) return NH_OK;
 	/* vLLM loads a plain matrix in the model dtype; only a router may stay wide (load_router). */
-	if (out->dtype == NUM_F32 && load_eager(l)) TRY(narrow(l, out, e));
-	return import(l, out, e);
+	bool wide = out->dtype == NUM_F32 && load_eager(l);
+	if (wide) TRY(narrow(l, out, e));
+	const void *narrowed = wide ? out->data : NULL;
+	TRY(import(l, out, e));
+	give_back(l, out, narrowed);
+	return NH_OK;
 }
 
 /* Without files the type follows the habit of the releases (model.md 2.6): F32 in quantised ones, BF16 in plain ones. */
@@ -200,7 +223,9 @@ nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weigh
 	*out = (weight){.scheme = NUM_SCHEME_NONE, .dtype = habit, .n = n, .k = k, .scale = 1.0f};
 	TRY(load_string(l, &out->name, e, "%s", module));
 	TRY(load_plain_only(l, module, e));
-	const st_tensor *t = load_take(l, name.text, 2, shape);
+	bool narrows = habit == NUM_F32 && l->o.x->num->router_weight == NUM_ROUTER_BF16;
+	const st_tensor *t;
+	TRY(load_take(l, name.text, habit, l->o.arm && !l->o.arm->repacks && !narrows, 2, shape, &t, e));
 	load_record record = {.module = out->name,
 	    .dtype = t ? t->dtype : habit,
 	    .n = n,
@@ -213,9 +238,13 @@ nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weigh
 	if (!t) return NH_OK;
 	out->data = t->data;
 	out->dtype = t->dtype;
-	if (t->dtype == NUM_F32 && l->o.x->num->router_weight == NUM_ROUTER_BF16) TRY(narrow(l, out, e));
+	size_t bytes = t->bytes;
+	narrows = t->dtype == NUM_F32 && l->o.x->num->router_weight == NUM_ROUTER_BF16;
+	if (narrows) TRY(narrow(l, out, e));
+	const void *narrowed = narrows ? out->data : NULL;
 	TRY(import(l, out, e));
-	return load_progress(l, t->bytes, e);
+	give_back(l, out, narrowed);
+	return load_progress(l, bytes, e);
 }
 
 nh_status load_tied(loader *l, const char *name, const tensor *table, weight *out, nh_error *e)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/base_clock.h"
 #include "base/base_file.h"
 #include "base/base_mem.h"
 #include "num/num_conv.h"
@@ -18,8 +19,10 @@ nh_status loader_open(loader **out, const loader_options *options, nh_error *e)
 	*out = NULL;
 	if (!l) return ERR_NOMEM(e);
 	l->o = *options;
+	l->opened_us = clock_us();
 	arena_init(&l->keep);
 	nh_status s = ledger_init(&l->ledger, options->set, options->files_name ? options->files_name : "the checkpoint", e);
+	if (s == NH_OK && options->dummy && !options->set) s = dummy_open(&l->dummy, options->seed, options->threads, e);
 	if (s != NH_OK) {
 		loader_close(l);
 		return s;
@@ -35,6 +38,7 @@ void loader_close(loader *l)
 		if (p->imported) l->o.arm->release(l->o.x, p->imported);
 		if (p->memory) l->o.arm->free(l->o.x, p->memory);
 	}
+	dummy_close(l->dummy);
 	ledger_deinit(&l->ledger);
 	arena_deinit(&l->keep);
 	mem_free(l);
@@ -55,6 +59,16 @@ void *load_memory(loader *l, size_t bytes)
 	if (!p) return NULL;
 	p->memory = l->o.arm->alloc(l->o.x, bytes);
 	return p->memory;
+}
+
+void load_forget(loader *l, const void *memory)
+{
+	for (load_owned *p = l->owned; p; p = p->next)
+		if (p->memory == memory) {
+			l->o.arm->free(l->o.x, p->memory);
+			p->memory = NULL;
+			return;
+		}
 }
 
 nh_status load_string(loader *l, const char **out, nh_error *e, const char *format, ...)
@@ -84,7 +98,8 @@ void load_report(loader *l, const load_record *r)
 nh_status load_progress(loader *l, size_t bytes, nh_error *e)
 {
 	l->bytes_done += bytes;
-	if (!l->o.progress || l->o.progress(l->o.progress_user, "bytes", l->bytes_done, l->o.set ? st_set_bytes(l->o.set) : 0)) return NH_OK;
+	if (!l->o.progress || l->o.progress(l->o.progress_user, "bytes", l->bytes_done, l->o.set ? st_set_bytes(l->o.set) : l->o.expected))
+		return NH_OK;
 	return ERR(e, NH_ERR_CANCELLED, "%s: loading cancelled", l->ledger.files);
 }
 
@@ -95,8 +110,16 @@ bool loader_has_w4a4(const loader *l) { return l->has_w4a4; }
 bool loader_fp8_kv(const loader *l) { return l->o.quant && quant_kv(l->o.quant) == NUM_E4M3; }
 const logger *loader_log(const loader *l) { return l->o.log; }
 const char *loader_files(const loader *l) { return l->ledger.files; }
-bool loader_shapes_only(const loader *l) { return l->o.set == NULL; }
-nh_status loader_finish(loader *l, nh_error *e) { return ledger_finish(&l->ledger, l->o.log, e); }
+bool loader_shapes_only(const loader *l) { return l->o.set == NULL && l->dummy == NULL; }
+uint64_t loader_bytes_done(const loader *l) { return l->bytes_done; }
+int64_t loader_us(const loader *l) { return l->finished_us; }
+
+nh_status loader_finish(loader *l, nh_error *e)
+{
+	l->finished_us = clock_us() - l->opened_us;
+	return ledger_finish(&l->ledger, l->o.log, e);
+}
+
 bool load_eager(const loader *l) { return l->o.x->num->rounding == NUM_ROUND_EAGER; }
 
 bool load_float(ledger *g, const st_tensor *t)
@@ -106,12 +129,33 @@ bool load_float(ledger *g, const st_tensor *t)
 	return false;
 }
 
-/* Takes a float tensor of the given shape; NULL with shapes only, or when it is in the ledger as a problem. */
-const st_tensor *load_take(loader *l, const char *name, int rank, const int64_t *shape)
+/* Reading is slower than importing where the disk is cold, so the disk works ahead. Asking costs a walk over the pages: not for each tensor. */
+void load_read_ahead(loader *l, const st_tensor *t)
 {
-	if (!l->o.set) return NULL;
+	const size_t ahead = (size_t)64 << 20;
+	const st_file *f = ledger_file_of(&l->ledger, t);
+	if (!f) return;
+	bool asked = f == l->ahead_file && t->offset >= l->ahead_from && t->offset + t->bytes + ahead / 2 <= l->ahead_end;
+	if (asked) return;
+	st_file_want(f, t, ahead);
+	l->ahead_file = f;
+	l->ahead_from = t->offset;
+	l->ahead_end = t->offset + t->bytes + ahead;
+}
+
+nh_status load_take(
+    loader *l, const char *name, num_dtype habit, bool keep, int rank, const int64_t *shape, const st_tensor **out, nh_error *e)
+{
+	*out = NULL;
+	if (l->dummy) {
+		*out = dummy_tensor(l->dummy, name, habit, rank, shape, keep, e);
+		return *out ? NH_OK : e ? (nh_status)e->code : NH_ERR_NOMEM;
+	}
+	if (!l->o.set) return NH_OK;
 	const st_tensor *t = ledger_take(&l->ledger, name);
-	return t && load_float(&l->ledger, t) && ledger_shape(&l->ledger, t, rank, shape) ? t : NULL;
+	if (t && load_float(&l->ledger, t) && ledger_shape(&l->ledger, t, rank, shape)) *out = t;
+	if (*out) load_read_ahead(l, t);
+	return NH_OK;
 }
 
 static int64_t product(int rank, const int64_t *shape)
@@ -141,7 +185,8 @@ nh_status load_param(loader *l, const char *name, load_kind kind, int rank, cons
 	for (int i = 0; i < rank; i++)
 		if (!(rank == 3 && i == 1 && shape[i] == 1)) dims[r++] = shape[i];
 	*out = tensor_nd(NULL, type, r, dims);
-	const st_tensor *t = load_take(l, name, rank, shape);
+	const st_tensor *t;
+	TRY(load_take(l, name, NUM_BF16, false, rank, shape, &t, e));
 	load_record record = {.module = name,
 	    .dtype = t ? t->dtype : NUM_BF16,
 	    .n = n,
@@ -174,7 +219,8 @@ nh_status load_table(loader *l, const char *name, int64_t rows, int64_t cols, te
 	*out = tensor_2d(NULL, NUM_BF16, rows, cols);
 	TRY(load_string(l, &module, e, "%.*s", (int)(len > tail ? len - tail : len), name));
 	TRY(load_plain_only(l, module, e));
-	const st_tensor *t = load_take(l, name, 2, shape);
+	const st_tensor *t;
+	TRY(load_take(l, name, NUM_BF16, !l->o.arm || l->o.arm->host_memory, 2, shape, &t, e));
 	load_record record = {.module = name, .dtype = t ? t->dtype : NUM_BF16, .n = rows, .k = cols, .rule = "", .used = true};
 	record.file_bytes = t ? t->bytes : out->room;
 	load_report(l, &record);
@@ -193,8 +239,9 @@ nh_status load_kv_scale(loader *l, const char *name, float fallback, float *out,
 {
 	*out = fallback;
 	*found = !l->o.set || load_has(l, name);
-	if (!l->o.set || !*found) return NH_OK;
-	const st_tensor *t = load_take(l, name, 0, NULL);
+	const st_tensor *t;
+	if (loader_shapes_only(l) || !*found) return NH_OK;
+	TRY(load_take(l, name, NUM_F32, false, 0, NULL, &t, e));
 	if (!t) return NH_OK;
 	double v = num_load(t->dtype, t->data, 0);
 	if (!(v > 0) || isinf(v)) {
@@ -209,7 +256,8 @@ nh_status load_kv_scale(loader *l, const char *name, float fallback, float *out,
 
 nh_status load_skip_param(loader *l, const char *name, int rank, const int64_t *shape, nh_error *e)
 {
-	const st_tensor *t = load_take(l, name, rank, shape);
+	const st_tensor *t;
+	TRY(load_take(l, name, NUM_BF16, false, rank, shape, &t, e));
 	int64_t n = product(rank, shape);
 	load_record record = {.module = name, .dtype = t ? t->dtype : NUM_BF16, .n = n, .k = 1, .rule = ""};
 	record.file_bytes = t ? t->bytes : (size_t)n * 2;

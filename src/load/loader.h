@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * loader.h: from the tensors of a checkpoint to imported weights and parameters. Owns the ledger: each tensor is consumed once, each
  * parameter filled once, each scale applied once. Problems are collected, so that one run names them all; loader_finish tells.
- * Knows formats and file names, not what a layer computes. Without files (config only) it hands out shapes with absent data.
+ * Knows formats and file names, not what a layer computes. Without files (config only) it hands out shapes with absent data, or dummy values.
+ * An arm that repacks gets each matrix alone: its source is given back when it is imported, so that the peak is what was repacked and little more.
  */
 #ifndef LOAD_LOADER_H
 #define LOAD_LOADER_H
@@ -37,7 +38,7 @@ typedef void (*load_report_fn)(void *user, const load_record *r);
 typedef struct loader loader;
 
 typedef struct loader_options {
-	const st_set *set;         /* borrow; NULL: shapes only */
+	const st_set *set;         /* borrow; NULL: shapes only, or dummy */
 	const quant_config *quant; /* borrow; NULL: nothing is quantised */
 	exec *x;                   /* whose profile decides roundings; may be a dry exec */
 	const backend *arm;        /* who imports; NULL with shapes only */
@@ -47,6 +48,10 @@ typedef struct loader_options {
 	void *report_user;
 	nh_progress_fn progress;
 	void *progress_user;
+	bool dummy;        /* without a set: every tensor is drawn (dummy.h), in the layout that a file would have */
+	uint64_t seed;     /* of the drawing */
+	int threads;       /* of the drawing; 0: one a processor */
+	uint64_t expected; /* bytes that progress counts up to where there is no set; 0: not known */
 } loader_options;
 
 /* The loader owns what it hands out (weights' names, converted copies): keep it as long as the model. */
@@ -80,6 +85,9 @@ nh_status loader_finish(loader *l, nh_error *e);
 /* Sums over what was loaded: bytes in memory by scheme (index NUM_SCHEME_*), and others (tables, parameters). */
 const uint64_t *loader_scheme_bytes(const loader *l); /* [NUM_SCHEME_COUNT] */
 uint64_t loader_param_bytes(const loader *l);
+/* How loading went: bytes of files read or drawn, and the time from loader_open to loader_finish, 0 before it. */
+uint64_t loader_bytes_done(const loader *l);
+int64_t loader_us(const loader *l);
 bool loader_has_w4a4(const loader *l);
 bool loader_fp8_kv(const loader *l); /* the checkpoint asks for FP8 KV pages */
 const logger *loader_log(const loader *l);

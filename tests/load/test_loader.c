@@ -52,7 +52,14 @@ static nh_status arm_upload(exec *x, void *to, const void *from, size_t bytes, n
 	return NH_OK;
 }
 
-static const backend ARM = {"holder", "portable", true, NULL, NULL, arm_import, arm_release, arm_alloc, arm_free, arm_upload, NULL};
+static const backend ARM = {.name = "holder",
+    .default_profile = "portable",
+    .host_memory = true,
+    .import = arm_import,
+    .release = arm_release,
+    .alloc = arm_alloc,
+    .free = arm_free,
+    .upload = arm_upload};
 
 /* --- a checkpoint --- */
 
