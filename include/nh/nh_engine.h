@@ -22,7 +22,7 @@ typedef struct nh_engine_options {
 	uint64_t
 	    memory_bytes; /* budget of state slots, KV pages and snapshots; 0: half of the memory that is free at open, at least what one sequence of
 	                        * max_context needs */
-	int32_t max_sequences; /* that run at once, 1..1024; 0: as many as the budget gives, at most 64. More requests wait */
+	int32_t max_sequences; /* that run at once, 1..1024; lowered to what the budget holds, with a notice; 0: that, at most 64. More wait */
 	int32_t queue_limit;   /* requests that wait; 0: 1024; one more is refused with NH_ERR_LIMIT */
 	bool no_prefix_cache;  /* do not reuse prompt prefixes */
 	const char *spill_dir; /* folder to which evicted prefix snapshots go; NULL: none; copied */

@@ -150,6 +150,27 @@ static void make_locks(engine *g)
 	pthread_condattr_destroy(&monotonic);
 }
 
+/* What is not as one may expect, told once, before the first request meets it. */
+static void tell_limits(const engine *g, const engine_options *o)
+{
+	const engine_limits *l = &g->limits;
+	const logger *log = g->parts->log;
+	if (o->step_tokens && o->step_tokens < l->piece)
+		log_line(log, NH_LOG_NOTICE, "step_tokens: %lld is less than the model's chunk, raised to %d: steps end at scan edges",
+		    (long long)o->step_tokens, l->piece);
+	if (o->max_sequences > l->sequences)
+		log_line(
+		    log, NH_LOG_NOTICE, "max_sequences: %d is more than the memory has room for, lowered to %d", o->max_sequences, l->sequences);
+	if (!g->prefixes) return;
+	if (l->snapshots == 0)
+		log_line(log, NH_LOG_NOTICE,
+		    "prefix cache: off: the memory has no room for a kept prefix beside %d sequences and a context of %lld", l->sequences,
+		    (long long)l->context);
+	else if (l->context <= prefix_unit(g->prefixes))
+		log_line(log, NH_LOG_NOTICE, "prefix cache: nothing will be reused: a kept prefix has %lld tokens or more, the context %lld",
+		    (long long)prefix_unit(g->prefixes), (long long)l->context);
+}
+
 nh_status engine_open(engine **out, engine_parts *parts, const engine_options *options, nh_error *e)
 {
 	*out = NULL;
@@ -166,9 +187,7 @@ nh_status engine_open(engine **out, engine_parts *parts, const engine_options *o
 	if (s == NH_OK) s = open_step_memory(g, options, e);
 	if (s == NH_OK) s = open_prefixes(g, options, e);
 	exec_clear(parts->x);
-	if (s == NH_OK && options->step_tokens && options->step_tokens < g->limits.piece)
-		log_line(parts->log, NH_LOG_NOTICE, "step_tokens: %lld is less than the model's chunk, raised to %d: steps end at scan edges",
-		    (long long)options->step_tokens, g->limits.piece);
+	if (s == NH_OK) tell_limits(g, options);
 	if (s == NH_OK) stats_publish(g, NULL);
 	if (s == NH_OK && !thread_start(&g->thread, loop_run, g)) s = ERR(e, NH_ERR_NOMEM, "the engine's thread could not be started");
 	if (s != NH_OK) {

@@ -92,10 +92,12 @@ static nh_status limit_memory(const engine_parts *parts, const engine_options *o
 	if (budget > INT64_MAX) budget = INT64_MAX;
 	int64_t fit = (int64_t)(budget / 2 / (slot + page * (uint64_t)typical));
 	l->sequences = o->max_sequences ? o->max_sequences : (int)least(ENGINE_SEQUENCES, most(1, fit));
+	/* More than fit with a page each are clamped; the opener tells. */
+	if (budget / (slot + page) < (uint64_t)l->sequences) l->sequences = (int)(budget / (slot + page));
+	if (l->sequences == 0)
+		return ERR(e, NH_ERR_LIMIT, "memory: a sequence needs a state of %llu bytes and a page of %llu, the budget is %llu bytes",
+		    (unsigned long long)slot, (unsigned long long)page, (unsigned long long)budget);
 	uint64_t running = slot * (uint64_t)l->sequences;
-	if (running > budget || budget - running < page)
-		return ERR(e, NH_ERR_LIMIT, "memory: %d sequences need %d states of %llu bytes and a page of %llu, the budget is %llu bytes",
-		    l->sequences, l->sequences, (unsigned long long)slot, (unsigned long long)page, (unsigned long long)budget);
 	uint64_t left = budget - running, spare = (uint64_t)(least(l->sequences, DRAFTERS) * l->drafts) * slot, keep = page * (uint64_t)whole;
 	if (spare > left / 4) spare = left / 4 / slot * slot;
 	left -= spare;

@@ -32,6 +32,12 @@ static void budgets(void **state)
 	assert_int_equal(l.slots, 3);
 	assert_int_equal(l.snapshots, 0);
 	assert_true(l.pages >= pages_needed(1024));
+	/* More sequences than fit are clamped. */
+	assert_int_equal(
+	    engine_limits_of(&t.parts, &(engine_options){.max_sequences = 1024, .memory_bytes = 524 * (slot + page)}, &l, NULL), NH_OK);
+	assert_int_equal(l.sequences, 524);
+	assert_int_equal(engine_limits_of(&t.parts, &(engine_options){.max_sequences = 9, .memory_bytes = slot + page}, &l, NULL), NH_OK);
+	assert_int_equal(l.sequences, 1);
 	toy_close(&t);
 }
 
@@ -49,7 +55,7 @@ static void nonsense(void **state)
 	    {{.draft = 1, .draft_tokens = 17}, "draft_tokens: is 17, expected 1 to 16"},
 	    {{.event_limit = -1}, "event_limit: is -1"},
 	    {{.memory_bytes = 100, .max_sequences = 64},
-	        "memory: 64 sequences need 64 states of 32 bytes and a page of 2048, the budget is 100 bytes"},
+	        "memory: a sequence needs a state of 32 bytes and a page of 2048, the budget is 100 bytes"},
 	};
 	toy_open(&t, "exact", true);
 	for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
