@@ -166,6 +166,14 @@ static void addresses(const attn *m, const desk *d, const tile *t, int64_t g, in
 	}
 }
 
+/* Asks for rows that come next: they are scattered over pages, which the processor's own prefetching does not follow. */
+static void fetch(const attn *m, const void *const *at, int64_t n)
+{
+	const int64_t bytes = m->hd * (m->kind == VEC_KV_E4M3 ? 1 : m->kind == VEC_KV_BF16 ? 2 : 4);
+	for (int64_t j = 0; j < n; j++)
+		for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch((const char *)at[j] + b);
+}
+
 /* One split of a tile: keys [lo, hi), all within it, some row seeing each. Fills out, top and sum of the rows that see any of them. */
 static void one_split(const attn *m, const desk *d, const tile *t, int64_t g, int64_t lo, int64_t hi)
 {
@@ -175,6 +183,8 @@ static void one_split(const attn *m, const desk *d, const tile *t, int64_t g, in
 	for (int64_t j = 0; j < keys; j += VEC_ATTN_KEYS) {
 		const int64_t n = ref_min(VEC_ATTN_KEYS, keys - j);
 		m->k->rows(d->kv, m->pitch, d->k + j, n, m->hd, m->kind);
+		if (j + n < keys) fetch(m, d->k + j + n, ref_min(VEC_ATTN_KEYS, keys - j - n));
+		else fetch(m, d->v, ref_min(VEC_ATTN_KEYS, keys));
 		m->k->scores(d->s + j * m->Q, d->kv, m->pitch, d->q, n, m->hd, m->Q);
 	}
 	for (int64_t i = 0; i < t->n; i++) {
@@ -188,6 +198,7 @@ static void one_split(const attn *m, const desk *d, const tile *t, int64_t g, in
 	for (int64_t j = 0; j < keys; j += VEC_ATTN_KEYS) {
 		const int64_t n = ref_min(VEC_ATTN_KEYS, keys - j);
 		m->k->rows(d->kv, m->pitch, d->v + j, n, m->hd, m->kind);
+		fetch(m, d->v + j + n, ref_min(VEC_ATTN_KEYS, keys - j - n));
 		for (int64_t i = 0; i < t->n; i++) {
 			const int64_t b = ref_max(j, from[i]), e = ref_min(j + n, to[i]);
 			if (b >= e) continue;

@@ -34,22 +34,36 @@ VOP vf v_float(vi a) { return __builtin_convertvector(a, vf); }
 #define FUN_LN2_HIGH 0.693359375f
 #define FUN_LN2_LOW (-2.12194440e-4f)
 
-/* e^x: infinity above 88.73, subnormals and zero below -87.34. */
-VOP vf v_exp(vf x)
+/* (e^r - 1) where |r| is at most half of ln 2, and 1 added. */
+VOP vf fun_exp_near(vf r)
 {
-	x = v_max(v_set(-104.0f), v_min(v_set(89.0f), x)); /* the second operand where one is a NaN */
-	const vf n = v_round(v_mul(x, v_set(1.44269504f)));
-	const vf r = v_fma(n, v_set(-FUN_LN2_LOW), v_fma(n, v_set(-FUN_LN2_HIGH), x));
 	vf p = v_set(1.9875691500e-4f);
 	p = v_fma(p, r, v_set(1.3981999507e-3f));
 	p = v_fma(p, r, v_set(8.3334519073e-3f));
 	p = v_fma(p, r, v_set(4.1665795894e-2f));
 	p = v_fma(p, r, v_set(1.6666665459e-1f));
 	p = v_fma(p, r, v_set(5.0000001201e-1f));
-	const vf y = v_add(v_fma(p, v_mul(r, r), r), v_set(1.0f));
+	return v_add(v_fma(p, v_mul(r, r), r), v_set(1.0f));
+}
+
+/* e^x: infinity above 88.73, subnormals and zero below -87.34. */
+VOP vf v_exp(vf x)
+{
+	x = v_max(v_set(-104.0f), v_min(v_set(89.0f), x)); /* the second operand where one is a NaN */
+	const vf n = v_round(v_mul(x, v_set(1.44269504f)));
+	const vf y = fun_exp_near(v_fma(n, v_set(-FUN_LN2_LOW), v_fma(n, v_set(-FUN_LN2_HIGH), x)));
 	const vi k = v_int(n), k1 = vi_half(k, 1), k2 = vi_sub(k, k1); /* two factors: 2^n itself leaves the range at both ends */
 	const vf s1 = v_bits(vi_shl(vi_add(k1, vi_set(127)), 23)), s2 = v_bits(vi_shl(vi_add(k2, vi_set(127)), 23));
 	return v_mul(v_mul(y, s1), s2);
+}
+
+/* e^x for x <= 0: v_exp's bits down to -87, 0 below. For weights that are summed with a 1. */
+VOP vf v_exp_down(vf x)
+{
+	const vf least = v_set(-87.0f), at = v_max(least, x), n = v_round(v_mul(at, v_set(1.44269504f)));
+	const vf y = fun_exp_near(v_fma(n, v_set(-FUN_LN2_LOW), v_fma(n, v_set(-FUN_LN2_HIGH), at)));
+	/* a NaN's whole part is nothing that the shift leaves */
+	return v_pick_gt(least, x, v_zero(), v_bits(vi_add(v_ibits(y), vi_shl(v_int(n), 23))));
 }
 
 /* The natural logarithm of normal, finite x > 0; a NaN for other x that are not numbers. */
