@@ -43,8 +43,7 @@ void cpu_rows_ready(const cpu_mat *m, const cpu_rows *rows, int64_t i, float inp
 	if (m->kernel->grid && !m->eager) exact_grid(m, rows, i, input_scale, work);
 	else if (m->kernel->grid)
 		for (int64_t b = 0; b < rows->blocks; b++) m->vec->grid_fp8(cpu_rows_at(rows, i, b), MAT_BLOCK, 1.0f / input_scale);
-	rows->narrow[i] =
-	    m->ints && decode && m->vec->narrow(rows->ints + i * chunks_of(rows->k), cpu_rows_at(rows, i, 0), rows->n * MAT_BLOCK, rows->k);
+	rows->narrow[i] = m->ints && decode && m->vec->narrow(rows->ints + i, rows->n, cpu_rows_at(rows, i, 0), rows->n * MAT_BLOCK, rows->k);
 }
 
 cpu_space *cpu_space_take(exec *x, op_id op, int64_t n)
@@ -109,13 +108,13 @@ static void panel_tiles(const product *p, int64_t tile, int tiles)
 static void ints_tile(const product *p, int64_t tile, float *sums)
 {
 	const cpu_rows *rows = p->pick->rows;
-	const int64_t chunks = chunks_of(rows->k), groups = (p->narrow + MAT_INTS_ROWS - 1) / MAT_INTS_ROWS;
+	const int64_t groups = (p->narrow + MAT_INTS_ROWS - 1) / MAT_INTS_ROWS;
 	for (int64_t g = 0; g < groups; g++) {
 		const int64_t from = p->narrow * g / groups;
 		const int n = (int)(p->narrow * (g + 1) / groups - from);
 		const mat_ints *x[MAT_INTS_ROWS];
-		for (int i = 0; i < n; i++) x[i] = rows->ints + row_of(p, p->wide + from + i) * chunks;
-		p->m->vec->ints(sums + (p->wide + from) * MAT_TILE, cpu_mat_tile(p->m, tile), x, n, rows->k);
+		for (int i = 0; i < n; i++) x[i] = rows->ints + row_of(p, p->wide + from + i);
+		p->m->vec->ints(sums + (p->wide + from) * MAT_TILE, cpu_mat_tile(p->m, tile), x, n, rows->n, rows->k);
 	}
 }
 

@@ -11,7 +11,7 @@
 typedef struct cpu_rows {
 	int64_t n, k, blocks;
 	float *f;
-	mat_ints *ints;  /* [n, chunks]; NULL where the kernels take none */
+	mat_ints *ints;  /* [chunks, n]; NULL where the kernels take none */
 	uint8_t *narrow; /* [n] the row stands in ints */
 } cpu_rows;
 

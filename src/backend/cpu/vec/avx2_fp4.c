@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * avx2_fp4.c: FP4 weights times activations held as 16-bit integers. A code becomes the unsigned byte 2 w + 12 by a shuffle; bytes are
- * multiplied with the upper and with the lower bytes of the activations and summed over the 16 columns of a block, where nothing can
- * overflow: 24 * 128 * 2 * 4 < 2^15. What the 12 added is subtracted again; the block's sum is exact, and below 2^24, until it meets its
- * scale. The invariant that breaks first: a row's bits are the same in a group of rows as alone.
+ * avx2_fp4.c: FP4 weights times activations held as 16-bit integers. One or two rows: a code becomes the unsigned byte 2 w + 12 by a shuffle;
+ * bytes are multiplied with the upper and with the lower bytes of the activations and summed over the 16 columns of a block, where nothing
+ * can overflow: 24 * 128 * 2 * 4 < 2^15; what the 12 added is subtracted again. More rows: a code becomes the 16-bit integer 2 w, once for all
+ * rows, and words are multiplied. A block's sum is exact, and below 2^24, until it meets its scale: so both ways have the same bits, and the
+ * invariant that breaks first is that a row's are those of the row alone.
  */
 #include <immintrin.h>
 #include <math.h>
@@ -49,6 +50,10 @@ OP int32_t split16(mat_ints *o, int j, const float *x, __m256 unit)
 	const __m256i a = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), unit));
 	const __m256i b = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), unit));
 	const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), 0xd8);
+	/* of each four columns the first and the third, then the others: as the weights' words come */
+	const __m256i order =
+	    _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+	_mm256_storeu_si256((__m256i *)(o->words + j), _mm256_shuffle_epi8(words, order));
 	const __m256i hi = _mm256_srai_epi16(_mm256_add_epi16(words, _mm256_set1_epi16(128)), 8);
 	const __m256i lo = _mm256_sub_epi16(words, _mm256_slli_epi16(hi, 8));
 	const __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(hi, lo), 0xd8);
@@ -61,9 +66,9 @@ OP int32_t split16(mat_ints *o, int j, const float *x, __m256 unit)
 	return _mm_cvtsi128_si32(s);
 }
 
-bool avx2_narrow(mat_ints *out, const float *x, int64_t pitch, int64_t k)
+bool avx2_narrow(mat_ints *out, int64_t step, const float *x, int64_t pitch, int64_t k)
 {
-	for (int64_t from = 0; from < k; from += MAT_CHUNK, out++) {
+	for (int64_t from = 0; from < k; from += MAT_CHUNK, out += step) {
 		const float *p = x + from / MAT_BLOCK * pitch + from % MAT_BLOCK;
 		const float top = largest(p);
 		if (!(top < 0x1p127f)) return false;
@@ -109,46 +114,82 @@ OP __m256 block16(codes c, const mat_ints *x, int b)
 	return _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, bytes4(&x->sum[b])));
 }
 
-#define ROWS1(X) X(0)
-#define ROWS2(X) ROWS1(X) X(1)
-#define ROWS3(X) ROWS2(X) X(2)
-#define ROWS4(X) ROWS3(X) X(3)
-
-#define START(i) __m256 s##i = _mm256_setzero_ps();
-#define STEP(i) s##i = _mm256_fmadd_ps(block16(w, x[i] + c, b), w.scale, s##i);
-#define CHUNK(i)                       \
-	sum = sums + (i)*MAT_TILE + 8 * h; \
-	_mm256_storeu_ps(sum, _mm256_fmadd_ps(s##i, _mm256_broadcast_ss(&x[i][c].scale), _mm256_loadu_ps(sum)));
-
-#define INTS(M)                                                                                                               \
-	static void ints##M(float *sums, const uint8_t *tile, const mat_ints *const *x, int64_t chunks)                           \
-	{                                                                                                                         \
-		for (int i = 0; i < (M)*MAT_TILE; i += 8) _mm256_storeu_ps(sums + i, _mm256_setzero_ps());                            \
-		for (int64_t c = 0; c < chunks; c++)                                                                                  \
-			for (int h = 0; h < 2; h++, tile += FP4_HALF) {                                                                   \
-				float *sum;                                                                                                   \
-				ROWS##M(START) for (int b = 0; b < MAT_CHUNK / 16; b++)                                                       \
-				{                                                                                                             \
-					const codes w = decode(tile, b);                                                                          \
-					ROWS##M(STEP)                                                                                             \
-				}                                                                                                             \
-				ROWS##M(CHUNK)                                                                                                \
-			}                                                                                                                 \
-		const __m256 rest = _mm256_set1_ps(LIFT_REST);                                                                        \
-		for (int i = 0; i < (M)*MAT_TILE; i += 8) _mm256_storeu_ps(sums + i, _mm256_mul_ps(_mm256_loadu_ps(sums + i), rest)); \
+/* One row by the 16 rows of a tile. */
+static void one_row(float *sums, const uint8_t *tile, const mat_ints *x, int64_t step, int64_t chunks)
+{
+	__m256 lower = _mm256_setzero_ps(), upper = lower;
+	for (int64_t c = 0; c < chunks; c++, tile += FP4_STEP, x += step) {
+		__m256 a = _mm256_setzero_ps(), b = a;
+#pragma GCC unroll 4
+		for (int i = 0; i < MAT_CHUNK / 16; i++) {
+			const codes v = decode(tile, i);
+			a = _mm256_fmadd_ps(block16(v, x, i), v.scale, a);
+		}
+#pragma GCC unroll 4
+		for (int i = 0; i < MAT_CHUNK / 16; i++) {
+			const codes v = decode(tile + FP4_HALF, i);
+			b = _mm256_fmadd_ps(block16(v, x, i), v.scale, b);
+		}
+		const __m256 scale = _mm256_broadcast_ss(&x->scale);
+		lower = _mm256_fmadd_ps(a, scale, lower), upper = _mm256_fmadd_ps(b, scale, upper);
 	}
-INTS(1)
-INTS(2)
-INTS(3)
-INTS(4)
+	const __m256 rest = _mm256_set1_ps(LIFT_REST);
+	_mm256_storeu_ps(sums, _mm256_mul_ps(lower, rest));
+	_mm256_storeu_ps(sums + 8, _mm256_mul_ps(upper, rest));
+}
 
-void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t k)
+/* Of the four bytes of a row, two words: the first and the third, or the second and the fourth. */
+OP __m256i words_odd(__m256i v) { return _mm256_srai_epi16(v, 8); }
+OP __m256i words_even(__m256i v) { return words_odd(_mm256_slli_epi16(v, 8)); }
+
+/* A block of 16 columns of 8 rows of the tile by m rows: acc[i] += their sums times the block's scales. */
+OP void words16(float *acc, const uint8_t *half, int b, const mat_ints *const *x, int64_t at, int m)
+{
+	const __m256i low = _mm256_set1_epi8(15);
+	const __m256i table =
+	    _mm256_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12, 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+	const __m256i v = _mm256_loadu_si256((const __m256i *)(half + 64 * b)), u = _mm256_loadu_si256((const __m256i *)(half + 64 * b + 32));
+	const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(half + FP4_SCALES + 8 * b)));
+	const __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(s, 20));
+	const __m256i v0 = _mm256_shuffle_epi8(table, _mm256_and_si256(v, low));
+	const __m256i v1 = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
+	const __m256i v2 = _mm256_shuffle_epi8(table, _mm256_and_si256(u, low));
+	const __m256i v3 = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(u, 4), low));
+	const __m256i w0 = words_even(v0), w1 = words_odd(v0), w2 = words_even(v1), w3 = words_odd(v1);
+	const __m256i w4 = words_even(v2), w5 = words_odd(v2), w6 = words_even(v3), w7 = words_odd(v3);
+	for (int i = 0; i < m; i++, acc += 8) {
+		const int16_t *a = x[i][at].words + 16 * b;
+		const __m256i p = _mm256_add_epi32(_mm256_madd_epi16(w0, bytes4(a)), _mm256_madd_epi16(w1, bytes4(a + 2)));
+		const __m256i q = _mm256_add_epi32(_mm256_madd_epi16(w2, bytes4(a + 4)), _mm256_madd_epi16(w3, bytes4(a + 6)));
+		const __m256i r = _mm256_add_epi32(_mm256_madd_epi16(w4, bytes4(a + 8)), _mm256_madd_epi16(w5, bytes4(a + 10)));
+		const __m256i t = _mm256_add_epi32(_mm256_madd_epi16(w6, bytes4(a + 12)), _mm256_madd_epi16(w7, bytes4(a + 14)));
+		const __m256 sum = _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_add_epi32(p, q), _mm256_add_epi32(r, t)));
+		_mm256_storeu_ps(acc, _mm256_fmadd_ps(sum, scale, _mm256_loadu_ps(acc)));
+	}
+}
+
+static void more_rows(float *sums, const uint8_t *tile, const mat_ints *const *x, int m, int64_t step, int64_t chunks)
+{
+	float acc[MAT_INTS_ROWS * 8];
+	for (int i = 0; i < m * MAT_TILE; i += 8) _mm256_storeu_ps(sums + i, _mm256_setzero_ps());
+	for (int64_t c = 0; c < chunks; c++)
+		for (int h = 0; h < 2; h++, tile += FP4_HALF) {
+			for (int i = 0; i < m; i++) _mm256_storeu_ps(acc + 8 * i, _mm256_setzero_ps());
+			for (int b = 0; b < MAT_CHUNK / 16; b++) words16(acc, tile, b, x, c * step, m);
+			for (int i = 0; i < m; i++) {
+				float *sum = sums + i * MAT_TILE + 8 * h;
+				const __m256 scale = _mm256_broadcast_ss(&x[i][c * step].scale);
+				_mm256_storeu_ps(sum, _mm256_fmadd_ps(_mm256_loadu_ps(acc + 8 * i), scale, _mm256_loadu_ps(sum)));
+			}
+		}
+	const __m256 rest = _mm256_set1_ps(LIFT_REST);
+	for (int i = 0; i < m * MAT_TILE; i += 8) _mm256_storeu_ps(sums + i, _mm256_mul_ps(_mm256_loadu_ps(sums + i), rest));
+}
+
+void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t step, int64_t k)
 {
 	const int64_t chunks = (k + MAT_CHUNK - 1) / MAT_CHUNK;
-	switch (m) {
-	case 1: ints1(sums, tile, x, chunks); break;
-	case 2: ints2(sums, tile, x, chunks); break;
-	case 3: ints3(sums, tile, x, chunks); break;
-	default: ints4(sums, tile, x, chunks); break;
-	}
+	if (m > 2) more_rows(sums, tile, x, m, step, chunks);
+	else
+		for (int i = 0; i < m; i++) one_row(sums + i * MAT_TILE, tile, x[i], step, chunks);
 }

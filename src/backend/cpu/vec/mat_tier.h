@@ -18,8 +18,8 @@ void avx2_gemv_bf16(float *sums, const void *tile, int tiles, const float *x, in
 void avx2_gemv_f32(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
 void avx2_gemv_fp8(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
 /* avx2_fp4.c */
-bool avx2_narrow(mat_ints *out, const float *x, int64_t pitch, int64_t k);
-void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t k);
+bool avx2_narrow(mat_ints *out, int64_t step, const float *x, int64_t pitch, int64_t k);
+void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t step, int64_t k);
 #endif
 
 #endif

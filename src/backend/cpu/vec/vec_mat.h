@@ -27,10 +27,11 @@ typedef enum { MAT_BF16, MAT_F32, MAT_FP8, MAT_FP4, MAT_FORMATS } mat_format;
 
 /* The columns of one row of activations as 16-bit integers, MAT_CHUNK at a time: x = scale * (256 hi + lo), rounded to nearest. */
 typedef struct mat_ints {
+	int16_t words[MAT_CHUNK]; /* of each four columns 0, 2, 1, 3 */
 	int8_t hi[MAT_CHUNK], lo[MAT_CHUNK];
 	int32_t sum[MAT_CHUNK / 16]; /* 12 times the sum of the integers of each 16: what the weights' offset adds */
 	float scale;                 /* a power of two, times what brings block scales back (mat_fp4.h) */
-	int32_t fill[3];             /* to 160 bytes */
+	int32_t fill[3];             /* to 288 bytes */
 } mat_ints;
 
 /* From sums to results, in this order, each step an f32: * unit, * first, * second, [round to bf16], [+ bias, round again],
@@ -53,10 +54,10 @@ typedef struct vec_mat {
 	 * x + b * pitch. NULL where expand and block are as fast. Same bits. */
 	void (*gemv[MAT_FORMATS])(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
 
-	/* fp4 by integers, for activations of bf16; NULL where the tier has none. `narrow` returns false for a row that integers cannot hold
-	 * (an infinity, a NaN). `ints`: m rows (at most MAT_INTS_ROWS) of chunks, one tile; bits as for a row alone. */
-	bool (*narrow)(mat_ints *out, const float *x, int64_t pitch, int64_t k);
-	void (*ints)(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t k);
+	/* fp4 by integers, for activations of bf16; NULL where the tier has none. Chunks of a row lie `step` apart. `narrow` returns false for a row
+	 * that integers cannot hold (an infinity, a NaN). `ints`: m rows (at most MAT_INTS_ROWS) by one tile; bits as for a row alone. */
+	bool (*narrow)(mat_ints *out, int64_t step, const float *x, int64_t pitch, int64_t k);
+	void (*ints)(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t step, int64_t k);
 
 	/* In place, m rows of MAT_TILE. bias[MAT_TILE] and factor[m] may be NULL. */
 	void (*end)(const mat_end *e, float *sums, int64_t m, const float *bias, const float *factor);
@@ -65,7 +66,7 @@ typedef struct vec_mat {
 } vec_mat;
 
 #define MAT_ROWS 6
-#define MAT_INTS_ROWS 4
+#define MAT_INTS_ROWS 32
 
 VEC_TABLES(vec_mat)
 
