@@ -169,7 +169,7 @@ static void cache_make(tok_call *c)
 /* The place in the cache that a word has; NULL where it is not cached. */
 static tok_cached *cache_place(tok_call *c, const char *bytes, size_t len)
 {
-	if (len > TOK_CACHED_BYTES || len == 0) return NULL;
+	if (len > TOK_CACHED_BYTES || len == 0 || (c->flags & TOK_NO_MEMORY)) return NULL;
 	if (!c->cache && c->merged++ == CACHE_AFTER) cache_make(c);
 	return c->cache ? &c->cache[tok_hash(bytes, len) & c->cache_mask] : NULL;
 }

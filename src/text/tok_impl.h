@@ -38,6 +38,7 @@ typedef struct tok_added {
 
 typedef struct tok_regex {
 	pcre2_code *code; /* own */
+	bool ahead;       /* a match depends on what follows its start alone, and tok_regex_sure may be asked */
 	bool jit;         /* translated to machine code */
 } tok_regex;
 
@@ -112,6 +113,16 @@ typedef struct tok_cached {
 	uint32_t ids[TOK_CACHED_IDS];
 } tok_cached;
 
+#define TOK_SURE_BYTES 24 /* of a beginning */
+
+/* A beginning of a text that decides its first piece, whatever follows, and that piece's id. */
+typedef struct tok_sure {
+	char bytes[TOK_SURE_BYTES];
+	uint32_t id;
+	uint8_t len, piece; /* bytes of the beginning (0: empty) and of the piece (0: the beginning does not decide) */
+	bool has_id;        /* the piece is one token */
+} tok_sure;
+
 /* One call of tok_encode: scratch that is used again from word to word. */
 typedef struct tok_call {
 	const tokenizer *t;
@@ -129,6 +140,8 @@ typedef struct tok_call {
 	size_t text_len;
 	tok_cached *cache;         /* own; a power of two of words, or NULL */
 	size_t cache_mask, merged; /* words - 1; words so far that took merging */
+	tok_sure *sure;            /* own; a power of two, or NULL */
+	size_t sure_mask, pieces;  /* their number - 1; pieces so far */
 } tok_call;
 
 /* tok_load.c and its parts */
@@ -163,6 +176,8 @@ void tok_regex_deinit(tok_regex *r);
 /* The next match in subject at or after `from`: *found, and its bounds. */
 nh_status tok_regex_next(
     tok_call *c, const tok_regex *r, const char *subject, size_t len, size_t from, bool *found, size_t *start, size_t *end);
+/* Does this beginning of a text have the same first match at its start whatever follows? *piece is its length. Only where r->ahead. */
+bool tok_regex_sure(tok_call *c, const tok_regex *r, const char *beginning, size_t len, size_t *piece);
 /* A whole-subject question, for one-character subjects. */
 nh_status tok_regex_is(tok_call *c, const tok_regex *r, const char *subject, size_t len, bool *yes);
 extern const char TOK_WORD_PATTERN[];
@@ -176,6 +191,8 @@ nh_status tok_split(tok_call *c, const char *text, size_t len, tok_text_fn word)
 
 /* tok_bpe.c: one word to ids. */
 nh_status tok_word(tok_call *c, const char *bytes, size_t len);
+
+#define TOK_NO_MEMORY (1u << 31) /* a flag of tok_encode for tests: nothing is remembered; the ids are the same */
 
 /* What decoding makes of an id, NULL where there is none. Differs from tok_piece for added tokens whose text is of the byte alphabet. */
 const char *tok_decoded(const tokenizer *t, int32_t id, size_t *len);

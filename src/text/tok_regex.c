@@ -249,7 +249,11 @@ nh_status tok_regex_compile(tok_regex *r, const tokenizer *t, const char *text, 
 			pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
 			s = ERR(e, NH_ERR_CONFIG, "%s: %s: not a regex: %s (offset %zu of \"%.200s\")", t->name, where, message, (size_t)offset,
 			    pat.out.data ? pat.out.data : "");
-		} else r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE) == 0; /* without, matching is slower and the same */
+		} else {
+			uint32_t behind = 1;
+			r->jit = pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0; /* without: slower and the same */
+			r->ahead = r->jit && pcre2_pattern_info(r->code, PCRE2_INFO_MAXLOOKBEHIND, &behind) == 0 && behind == 0;
+		}
 	}
 	pcre2_compile_context_free(context);
 	buf_deinit(&pat.out);
@@ -295,6 +299,16 @@ nh_status tok_regex_next(
 	*start = bounds[0];
 	*end = bounds[1];
 	return NH_OK;
+}
+
+bool tok_regex_sure(tok_call *c, const tok_regex *r, const char *beginning, size_t len, size_t *piece)
+{
+	/* a hard partial match is reported as soon as anything behind the end could matter, so a whole match knows that nothing does */
+	int n = pcre2_jit_match(r->code, (PCRE2_SPTR)beginning, len, 0, PCRE2_PARTIAL_HARD, c->match, c->context);
+	if (n < 0) return false;
+	const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(c->match);
+	*piece = bounds[1];
+	return bounds[0] == 0 && bounds[1] > 0 && bounds[1] < len;
 }
 
 nh_status tok_regex_is(tok_call *c, const tok_regex *r, const char *subject, size_t len, bool *yes)
@@ -344,4 +358,5 @@ void tok_call_deinit(tok_call *c)
 	mem_free(c->symbols);
 	mem_free(c->heap);
 	mem_free(c->cache);
+	mem_free(c->sure);
 }

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "base/base_mem.h"
 #include "text/tok_impl.h"
 
 /* One step on one piece. Matches and what is between them arrive in order; a held piece may still grow. */
@@ -65,14 +66,88 @@ static nh_status next_match(
 	return NH_OK;
 }
 
+/* ---- what was decided before ----
+ * Text repeats itself. A beginning that a word and the byte behind it make up mostly decides the first piece by itself; the regex says whether it does
+ * (tok_regex_sure), and is then not asked again in this call. Where the beginning ends is a guess that costs time when it is wrong, and nothing else. */
+
+#define SURE_MOST 4096 /* beginnings; a power of two */
+#define SURE_AFTER 128 /* pieces: a short text does not pay for the table */
+
+static int kind_of(uint8_t b)
+{
+	if (((b | 0x20) >= 'a' && (b | 0x20) <= 'z') || b >= 0x80) return 1;
+	return b >= '0' && b <= '9' ? 2 : b <= ' ' ? 3 : 4;
+}
+
+/* The length of the beginning to look up: the first byte, the run behind it of bytes of a kind, and the byte that ends it. 0: too long, or the
+ * text ends before. */
+static size_t beginning(const char *text, size_t len)
+{
+	size_t most = len < TOK_SURE_BYTES ? len : TOK_SURE_BYTES, i = 2;
+	if (most < 3) return 0;
+	int first = kind_of((uint8_t)text[0]), kind = kind_of((uint8_t)text[1]);
+	if (first == 2 || (first != kind && first < 3)) return (uint8_t)text[1] < 0x80 && (uint8_t)text[0] < 0x80 ? 2 : 0;
+	while (i < most && kind_of((uint8_t)text[i]) == kind) i++;
+	return i < most && (uint8_t)text[i] < 0x80 ? i + 1 : 0;
+}
+
+static tok_sure *sure_place(tok_call *c, const char *text, size_t len)
+{
+	if (!c->sure) {
+		if (c->pieces++ != SURE_AFTER) return NULL;
+		size_t count = 64;
+		while (count < SURE_MOST && count < c->text_len / 16) count *= 2;
+		c->sure = mem_array(count, sizeof *c->sure);
+		c->sure_mask = count - 1;
+		if (!c->sure) return NULL;
+	}
+	return &c->sure[tok_hash(text, len) & c->sure_mask];
+}
+
+/* Deals with the piece at text where its beginning is known to decide; *piece is its length, 0: not known. */
+static nh_status known_piece(tok_call *c, const tok_step *step, size_t n, const char *text, size_t len, tok_text_fn word, size_t *piece)
+{
+	size_t used = beginning(text, len);
+	tok_sure *s = used > 0 ? sure_place(c, text, used) : NULL;
+	*piece = 0;
+	if (!s) return NH_OK;
+	if (s->len != used || memcmp(s->bytes, text, used) != 0) {
+		size_t found = 0;
+		bool sure = tok_regex_sure(c, &step->regex, text, used, &found);
+		size_t count = c->out->count;
+		if (sure) TRY(run_step(c, n + 1, text, text, found, word));
+		*s = (tok_sure){.len = (uint8_t)used, .piece = (uint8_t)(sure ? found : 0)};
+		memcpy(s->bytes, text, used);
+		if (sure && c->out->count == count + 1) {
+			s->has_id = true;
+			s->id = (uint32_t)c->out->ids[count];
+		}
+		*piece = s->piece;
+		return NH_OK;
+	}
+	*piece = s->piece;
+	if (s->piece == 0) return NH_OK;
+	return s->has_id ? tok_emit(c, s->id) : run_step(c, n + 1, text, text, s->piece, word);
+}
+
 static nh_status cut(tok_call *c, size_t n, const char *text, const char *subject, size_t len, tok_text_fn word)
 {
 	const tok_step *step = &c->t->steps[n];
 	cutter k = {.c = c, .next = n + 1, .text = text, .subject = subject, .word = word, .behavior = step->behavior};
 	size_t from = 0, done = 0, last_end = SIZE_MAX;
 	bool found = true;
+	/* the whole text is cut here, into pieces that become words as they are */
+	bool remembers =
+	    step->regex.ahead && step->behavior == TOK_ISOLATED && n + 1 == c->t->step_count && text == subject && !(c->flags & TOK_NO_MEMORY);
 	while (from <= len) {
 		size_t start, end;
+		if (remembers && done == from) {
+			TRY(known_piece(c, step, n, text + from, len - from, word, &end));
+			if (end > 0) {
+				from = done = last_end = from + end;
+				continue;
+			}
+		}
 		TRY(next_match(c, step, &k, len, from, &found, &start, &end));
 		if (!found) break;
 		if (start == end && end == last_end) { /* an empty match where the last one ended does not count: look one character on */
