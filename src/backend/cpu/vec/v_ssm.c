@@ -7,41 +7,45 @@
 #include "backend/cpu/vec/fun.h"
 #include "backend/cpu/vec/gemm.h"
 
-/* Rows p .. p + M of the state; M is a constant at each call. */
-VOP void step_rows(int M, float *out, const float *in, int64_t pitch, const float *db, const float *c, float da, float d, const float *x,
-    float *y, int64_t N)
+#define SUMS 4    /* of a row, so that one does not wait for the other */
+#define AHEAD 512 /* floats of the state that are asked for before they are needed: the state comes from memory */
+
+/* One row of the state; `fresh`: it starts from zeros. */
+VOP float step_row(bool fresh, float *out, const float *in, const float *db, const float *c, float da, float x, int64_t N)
 {
-	const vf decay = v_set(da);
-	vf sum[4], xp[4];
+	const vf decay = v_set(da), by = v_set(x);
+	vf sum[SUMS];
 #pragma GCC unroll 4
-	for (int m = 0; m < M; m++) sum[m] = v_zero(), xp[m] = v_set(x[m]);
+	for (int k = 0; k < SUMS; k++) sum[k] = v_zero();
 	int64_t n = 0;
-	for (; n + VN <= N; n += VN) {
-		const vf dbn = v_load(db + n), cn = v_load(c + n);
+	for (; n + SUMS * VN <= N; n += SUMS * VN) {
 #pragma GCC unroll 4
-		for (int m = 0; m < M; m++) {
-			const vf fresh = v_mul(dbn, xp[m]), s = in ? v_fma(v_load(in + m * pitch + n), decay, fresh) : fresh;
-			v_store(out + m * pitch + n, s);
-			sum[m] = v_fma(s, cn, sum[m]);
+		for (int k = 0; k < SUMS; k++) {
+			const int64_t at = n + k * VN;
+			const vf add = v_mul(v_load(db + at), by), s = fresh ? add : v_fma(v_load(in + at), decay, add);
+			if (!fresh && k * VN % 16 == 0) __builtin_prefetch(in + at + AHEAD, 1);
+			v_store(out + at, s);
+			sum[k] = v_fma(s, v_load(c + at), sum[k]);
 		}
 	}
-	if (n < N) {
-		const vf dbn = v_load_part(db + n, N - n), cn = v_load_part(c + n, N - n);
-		for (int m = 0; m < M; m++) {
-			const vf fresh = v_mul(dbn, xp[m]), s = in ? v_fma(v_load_part(in + m * pitch + n, N - n), decay, fresh) : fresh;
-			v_store_part(out + m * pitch + n, s, N - n);
-			sum[m] = v_fma(s, cn, sum[m]);
-		}
+	for (; n < N; n += VN) {
+		const bool whole = n + VN <= N;
+		const vf add = v_mul(whole ? v_load(db + n) : v_load_part(db + n, N - n), by);
+		const vf s = fresh ? add : v_fma(whole ? v_load(in + n) : v_load_part(in + n, N - n), decay, add);
+		if (whole) v_store(out + n, s);
+		else v_store_part(out + n, s, N - n);
+		sum[0] = v_fma(s, whole ? v_load(c + n) : v_load_part(c + n, N - n), sum[0]);
 	}
-	for (int m = 0; m < M; m++) y[m] = v_sum(sum[m]) + d * x[m];
+	return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
 static void step(float *out, const float *in, int64_t pitch, const float *db, const float *c, float da, float d, const float *x, float *y,
     int64_t P, int64_t N)
 {
-	int64_t p = 0;
-	for (; p + 4 <= P; p += 4) step_rows(4, out + p * pitch, in ? in + p * pitch : NULL, pitch, db, c, da, d, x + p, y + p, N);
-	for (; p < P; p++) step_rows(1, out + p * pitch, in ? in + p * pitch : NULL, pitch, db, c, da, d, x + p, y + p, N);
+	for (int64_t p = 0; p < P; p++)
+		y[p] = (in ? step_row(false, out + p * pitch, in + p * pitch, db, c, da, x[p], N)
+		           : step_row(true, out + p * pitch, NULL, db, c, da, x[p], N)) +
+		       d * x[p];
 }
 
 static void scaled(float *out, const float *in, float by, int64_t n)
