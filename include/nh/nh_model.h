@@ -37,6 +37,7 @@ typedef struct nh_model_options {
 	int32_t layers;   /* with like: the first so many layers, 0 all */
 	bool uniform_routing; /* experts are drawn, uniformly and independently, instead of routed; for measurements. Arms with host memory */
 	uint64_t dummy_seed;
+	const char *isa; /* kernels of a host arm: "portable", "avx2", "avx512"; one that the processor lacks is refused. NULL or "auto": the best */
 } nh_model_options;
 
 NH_API void nh_model_options_init(nh_model_options *options, size_t size);
@@ -65,6 +66,7 @@ typedef struct nh_model_info {
 	bool has_w4a4;                 /* some weights are NVFP4 W4A4, so profiles exact and exact-wo differ */
 	uint64_t load_bytes, load_us;  /* of tensors, read or drawn, and the time until all were on the arm */
 	bool dummy;                    /* the weights are drawn: load_format dummy, or like */
+	const char *tier;              /* the arm's kernels in use; bits are promised within one: "ref", "avx2" */
 } nh_model_info;
 
 /* Pointers live as long as the model. The first call reads a part of every tensor, for the identity. */

@@ -78,6 +78,7 @@ nh_status nh_model_open(nh_model **out, const char *path, const nh_model_options
 	    .like = o.like,
 	    .layers = o.layers,
 	    .dummy_seed = o.dummy_seed,
+	    .isa = o.isa,
 	    .log = {.fn = o.log, .user = o.log_user, .level = o.log_level},
 	    .progress = o.progress,
 	    .progress_user = o.progress_user};
@@ -116,6 +117,7 @@ void nh_model_get_info(const nh_model *of, nh_model_info *info, size_t size)
 	    .identity = of->identity,
 	    .pattern = s->pattern,
 	    .arm = m->parts.arm->name,
+	    .tier = m->parts.base->tier ? m->parts.base->tier : m->parts.arm->name,
 	    .numerics = m->parts.x->num->name,
 	    .kv_dtype = m->parts.kv == NUM_E4M3 ? "fp8" : num_dtype_name(m->parts.kv),
 	    .formats = m->formats.data,

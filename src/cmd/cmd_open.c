@@ -3,6 +3,8 @@
  */
 #include "cmd/cmd_open.h"
 
+#include <string.h>
+
 #include "base/base_mem.h"
 
 nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, const nh_engine_options *options, nh_model **model,
@@ -17,11 +19,14 @@ nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, con
 	nh_engine_options_init(&eo, sizeof eo);
 	mo.cache_root = cache;
 	mo.arm = cmd_string(a, "arm", NULL);
+	mo.isa = cmd_string(a, "cpu-isa", NULL);
+	mo.threads = (int32_t)cmd_int(a, "threads", 0);
 	mo.numerics = profile ? profile : cmd_string(a, "numerics", NULL);
 	mo.kv_dtype = cmd_string(a, "kv-dtype", NULL);
 	mo.chat_template = cmd_string(a, "chat-template", NULL);
 	mo.check = cmd_flag(a, "check");
-	mo.profile = cmd_flag(a, "stats"); /* the time of each op is among them */
+	/* The time of each op is among the statistics; a bench wants what the ops had to move and compute. */
+	mo.profile = cmd_flag(a, "stats") || (strcmp(cmd_definition(a)->name, "bench") == 0 && !cmd_flag(a, "no-count"));
 	mo.load_format = cmd_string(a, "load-format", NULL);
 	mo.like = cmd_string(a, "like", NULL);
 	mo.layers = (int32_t)cmd_int(a, "layers", 0);

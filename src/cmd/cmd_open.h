@@ -8,9 +8,12 @@
 #include "nh/nh.h"
 
 /* Rows for a command's option table. A command may leave rows out; what is not in its table keeps its default. */
-#define CMD_OPTION_ARM                                     \
-	{                                                      \
-		"arm", 0, CMD_STRING, "NAME", "who computes", 0, 0 \
+#define CMD_OPTION_ARM                                                                                                                  \
+	{"arm", 0, CMD_STRING, "NAME", "who computes: cpu or ref (default cpu)", 0, 0},                                                     \
+	    {"cpu-isa", 0, CMD_CHOICE, "auto|portable|avx2|avx512", "kernels of the cpu arm (default auto: the best of this processor)", 0, \
+	        0},                                                                                                                         \
+	{                                                                                                                                   \
+		"threads", 't', CMD_INT, "N", "threads of the cpu arm (default 0: one a processor)", 0, 256                                     \
 	}
 #define CMD_OPTION_NUMERICS                                                                                    \
 	{                                                                                                          \

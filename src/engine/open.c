@@ -96,7 +96,7 @@ static nh_status open_arm(engine_model *m, const open_options *o, nh_error *e)
 	engine_parts *p = &m->parts;
 	p->arm = o->arm ? backend_find(o->arm) : backend_at(0);
 	if (!p->arm) return unknown("arm", o->arm ? o->arm : "none", arm_name, e);
-	backend_options b = {.log = &m->log, .threads = o->threads};
+	backend_options b = {.log = &m->log, .threads = o->threads, .isa = o->isa};
 	const char *profile = o->numerics ? o->numerics : p->arm->default_profile;
 	b.num = num_profile(profile);
 	if (!b.num) return unknown("numerics", profile, profile_name, e);

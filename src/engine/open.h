@@ -23,6 +23,7 @@ typedef struct open_options {
 	const char *like;    /* a preset instead of a folder (fmt/preset.h); NULL: none. It is always drawn */
 	int layers;          /* of the preset; 0: all */
 	uint64_t dummy_seed;
+	const char *isa; /* kernels of a host arm; NULL: the best */
 	logger log;
 	nh_progress_fn progress;
 	void *progress_user;
