@@ -85,50 +85,60 @@ bool avx2_narrow(mat_ints *out, int64_t step, const float *x, int64_t pitch, int
 
 /* -- products ---------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct codes {
-	__m256i w0, w1, w2, w3; /* columns 0-3, 4-7, 8-11, 12-15 of 8 rows */
-	__m256 scale;
-} codes;
-
-OP codes decode(const uint8_t *half, int b)
+OP __m256i codes_at(const uint8_t *half, int b, int v) { return _mm256_loadu_si256((const __m256i *)(half + 64 * b + 32 * v)); }
+OP __m256 scales_at(const uint8_t *half, int b)
 {
-	const __m256i low = _mm256_set1_epi8(15);
+	const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(half + FP4_SCALES + 8 * b)));
+	return _mm256_castsi256_ps(_mm256_slli_epi32(s, 20));
+}
+
+/* 2 w + 12 of the low codes of each byte, and of the high ones. */
+OP __m256i low_bytes(__m256i v)
+{
 	const __m256i table = _mm256_setr_epi8(
 	    12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0, 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
-	const __m256i v = _mm256_loadu_si256((const __m256i *)(half + 64 * b)), u = _mm256_loadu_si256((const __m256i *)(half + 64 * b + 32));
-	const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(half + FP4_SCALES + 8 * b)));
-	return (codes){_mm256_shuffle_epi8(table, _mm256_and_si256(v, low)),
-	    _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(v, 4), low)), _mm256_shuffle_epi8(table, _mm256_and_si256(u, low)),
-	    _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(u, 4), low)), _mm256_castsi256_ps(_mm256_slli_epi32(s, 20))};
+	return _mm256_shuffle_epi8(table, _mm256_and_si256(v, _mm256_set1_epi8(15)));
 }
+OP __m256i high_bytes(__m256i v) { return low_bytes(_mm256_srli_epi16(v, 4)); }
 
-/* The sum over a block's columns, as an f32. */
-OP __m256 block16(codes c, const mat_ints *x, int b)
+/* h and l += the bytes of 8 rows times the upper and the lower bytes of four columns. */
+#define FOUR(h, l, w)                                     \
+	h = _mm256_add_epi16(h, _mm256_maddubs_epi16(w, hi)); \
+	l = _mm256_add_epi16(l, _mm256_maddubs_epi16(w, lo));
+
+/* The sums over a block's columns, as f32. */
+OP __m256 whole(__m256i h, __m256i l, __m256i offset)
 {
-	const int8_t *hi = x->hi + 16 * b, *lo = x->lo + 16 * b;
-	const __m256i h = _mm256_add_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(c.w0, bytes4(hi)), _mm256_maddubs_epi16(c.w1, bytes4(hi + 4))),
-	    _mm256_add_epi16(_mm256_maddubs_epi16(c.w2, bytes4(hi + 8)), _mm256_maddubs_epi16(c.w3, bytes4(hi + 12))));
-	const __m256i l = _mm256_add_epi16(_mm256_add_epi16(_mm256_maddubs_epi16(c.w0, bytes4(lo)), _mm256_maddubs_epi16(c.w1, bytes4(lo + 4))),
-	    _mm256_add_epi16(_mm256_maddubs_epi16(c.w2, bytes4(lo + 8)), _mm256_maddubs_epi16(c.w3, bytes4(lo + 12))));
 	const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(h, _mm256_set1_epi16(256)), _mm256_madd_epi16(l, _mm256_set1_epi16(1)));
-	return _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, bytes4(&x->sum[b])));
+	return _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, offset));
 }
 
-/* One row by the 16 rows of a tile. */
+/* One row by the 16 rows of a tile: a and b are 8 rows each, and share what is loaded of the activations. */
 static void one_row(float *sums, const uint8_t *tile, const mat_ints *x, int64_t step, int64_t chunks)
 {
 	__m256 lower = _mm256_setzero_ps(), upper = lower;
 	for (int64_t c = 0; c < chunks; c++, tile += FP4_STEP, x += step) {
+		const uint8_t *half = tile + FP4_HALF;
 		__m256 a = _mm256_setzero_ps(), b = a;
-#pragma GCC unroll 4
 		for (int i = 0; i < MAT_CHUNK / 16; i++) {
-			const codes v = decode(tile, i);
-			a = _mm256_fmadd_ps(block16(v, x, i), v.scale, a);
-		}
-#pragma GCC unroll 4
-		for (int i = 0; i < MAT_CHUNK / 16; i++) {
-			const codes v = decode(tile + FP4_HALF, i);
-			b = _mm256_fmadd_ps(block16(v, x, i), v.scale, b);
+			const int8_t *upper_bytes = x->hi + 16 * i, *lower_bytes = x->lo + 16 * i;
+			__m256i v = codes_at(tile, i, 0), w = codes_at(half, i, 0), u = low_bytes(v), t = low_bytes(w);
+			__m256i hi = bytes4(upper_bytes), lo = bytes4(lower_bytes);
+			__m256i ha = _mm256_maddubs_epi16(u, hi), la = _mm256_maddubs_epi16(u, lo);
+			__m256i hb = _mm256_maddubs_epi16(t, hi), lb = _mm256_maddubs_epi16(t, lo);
+			u = high_bytes(v), t = high_bytes(w), hi = bytes4(upper_bytes + 4), lo = bytes4(lower_bytes + 4);
+			FOUR(ha, la, u)
+			FOUR(hb, lb, t)
+			v = codes_at(tile, i, 1), w = codes_at(half, i, 1), u = low_bytes(v), t = low_bytes(w);
+			hi = bytes4(upper_bytes + 8), lo = bytes4(lower_bytes + 8);
+			FOUR(ha, la, u)
+			FOUR(hb, lb, t)
+			u = high_bytes(v), t = high_bytes(w), hi = bytes4(upper_bytes + 12), lo = bytes4(lower_bytes + 12);
+			FOUR(ha, la, u)
+			FOUR(hb, lb, t)
+			const __m256i offset = bytes4(&x->sum[i]);
+			a = _mm256_fmadd_ps(whole(ha, la, offset), scales_at(tile, i), a);
+			b = _mm256_fmadd_ps(whole(hb, lb, offset), scales_at(half, i), b);
 		}
 		const __m256 scale = _mm256_broadcast_ss(&x->scale);
 		lower = _mm256_fmadd_ps(a, scale, lower), upper = _mm256_fmadd_ps(b, scale, upper);
@@ -148,9 +158,8 @@ OP void words16(float *acc, const uint8_t *half, int b, const mat_ints *const *x
 	const __m256i low = _mm256_set1_epi8(15);
 	const __m256i table =
 	    _mm256_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12, 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
-	const __m256i v = _mm256_loadu_si256((const __m256i *)(half + 64 * b)), u = _mm256_loadu_si256((const __m256i *)(half + 64 * b + 32));
-	const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(half + FP4_SCALES + 8 * b)));
-	const __m256 scale = _mm256_castsi256_ps(_mm256_slli_epi32(s, 20));
+	const __m256i v = codes_at(half, b, 0), u = codes_at(half, b, 1);
+	const __m256 scale = scales_at(half, b);
 	const __m256i v0 = _mm256_shuffle_epi8(table, _mm256_and_si256(v, low));
 	const __m256i v1 = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
 	const __m256i v2 = _mm256_shuffle_epi8(table, _mm256_and_si256(u, low));

@@ -148,17 +148,19 @@ static void end(const mat_end *e, float *sums, int64_t m, const float *bias, con
 			v_store(sums, end_one(e, v_load(sums), bias ? bias + v * VN : NULL, factor != NULL, factor ? v_set(factor[i]) : v_zero()));
 }
 
-/* Branches that the compiler can turn into masks. Below 2^-6 the step is 2^-9. */
+/* Below 2^-6 the step is 2^-9. Written with masks and no branches, so that the compiler's vectors do it. */
 static void grid_fp8(float *v, int64_t n, float inverse)
 {
 	for (int64_t i = 0; i < n; i++) {
 		const float y = v[i] * inverse;
 		const uint32_t u = num_bits_f32(y), sign = u & 0x80000000u, a = u & 0x7fffffffu;
+		const uint32_t small = num_bits_f32((num_f32_bits(a) + 0x1.8p14f) - 0x1.8p14f);
+		const uint32_t is_small = -(uint32_t)(a < 0x3c800000u), is_nan = -(uint32_t)(a > 0x7f800000u);
 		uint32_t r = (a + 0x7ffffu + (a >> 20 & 1u)) & 0xfff00000u;
-		const float small = (num_f32_bits(a) + 0x1.8p14f) - 0x1.8p14f;
-		r = a < 0x3c800000u ? num_bits_f32(small) : r;
-		r = r > 0x43e00000u ? 0x43e00000u : r;
-		r = a > 0x7f800000u ? 0x7fc00000u : r;
+		r = (small & is_small) | (r & ~is_small);
+		const uint32_t over = -(uint32_t)((int32_t)r > 0x43e00000);
+		r = (0x43e00000u & over) | (r & ~over);
+		r |= is_nan & 0x7fc00000u;
 		v[i] = num_f32_bits(r | sign) * MAT_FP8_LIFT;
 	}
 }
