@@ -48,9 +48,10 @@ bool cmd_read_line(size_t limit, buf *line, nh_error *e);
 /* --- progress and Ctrl-C --- */
 
 typedef struct cmd_progress {
-	bool on;         /* standard error is a terminal and no --quiet */
-	bool shown;      /* a line is on the screen */
-	int64_t last_us; /* of the last drawing */
+	bool on;          /* standard error is a terminal and no --quiet */
+	bool shown;       /* a line is on the screen */
+	int64_t last_us;  /* of the last drawing */
+	int64_t began_us; /* of the first call; 0: none yet */
 } cmd_progress;
 void cmd_progress_init(cmd_progress *p, const cmd_args *a);
 /* nh_progress_fn; user is the cmd_progress. Asks to cancel after Ctrl-C. */

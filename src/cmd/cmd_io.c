@@ -144,16 +144,22 @@ bool cmd_progress_show(void *user, const char *what, uint64_t done, uint64_t tot
 {
 	cmd_progress *p = user;
 	int64_t now = p->on ? clock_us() : 0;
+	if (p->on && !p->began_us) p->began_us = now;
 	if (p->on && (now - p->last_us > 100000 || (done == total && p->shown))) {
 		p->last_us = now;
 		p->shown = true;
-		char a[32], b[32];
+		char a[32], b[32], rate[48] = "";
 		bool bytes = strcmp(what, "bytes") == 0;
 		cmd_bytes_text(done, a);
 		cmd_bytes_text(total, b);
+		if (bytes && now > p->began_us) {
+			cmd_bytes_text((uint64_t)((double)done / ((double)(now - p->began_us) / 1e6)), rate);
+			memcpy(rate + strlen(rate), "/s", 3);
+		}
 		if (!bytes) snprintf(a, sizeof a, "%llu", (unsigned long long)done);
 		if (!bytes) snprintf(b, sizeof b, "%llu %.16s", (unsigned long long)total, what);
-		if (total > 0) fprintf(stderr, "\r\033[K%s of %s, %d%%", a, b, (int)(100.0 * (double)done / (double)total));
+		if (total > 0)
+			fprintf(stderr, "\r\033[K%s of %s, %d%%%s%s", a, b, (int)(100.0 * (double)done / (double)total), rate[0] ? ", " : "", rate);
 		else fprintf(stderr, "\r\033[K%s%s%s", a, bytes ? "" : " ", bytes ? "" : what);
 		fflush(stderr);
 	}

@@ -110,13 +110,14 @@ nh_status mk_write(const char *out, const mk_options *o, nh_error *e)
 		return n == 0 ? ERR(e, NH_ERR_ARG, "the name of the folder is empty") : ERR_NOMEM(e);
 	}
 	json_t *config = NULL;
+	const char *source = o->like != NULL ? o->like : o->from != NULL ? o->from : "config";
 	nm_config c = {0};
 	nh_status s = check_target(target.data, o->force, &exists, e);
 	if (s == NH_OK) s = mk_config(&config, o, e);
-	if (s == NH_OK) s = config_check(config, o->from != NULL ? o->from : "config", e);
-	if (s == NH_OK) s = nm_config_read(&c, config, o->from != NULL ? o->from : "config", o->log, e);
+	if (s == NH_OK) s = config_check(config, source, e);
+	if (s == NH_OK) s = nm_config_read(&c, config, source, o->log, e);
 	generation tokens; /* only whether they can be read: an end token outside the vocabulary would make a folder that nothing opens */
-	if (s == NH_OK) s = generation_read(&tokens, config, o->from != NULL ? o->from : "config", NULL, NULL, e);
+	if (s == NH_OK) s = generation_read(&tokens, config, source, NULL, NULL, e);
 	if (s == NH_OK && mkdir(temp.data, 0777) != 0) s = ERR(e, NH_ERR_IO, "%s: %s", temp.data, strerror(errno));
 	if (s == NH_OK) {
 		s = write_all(temp.data, o, config, &c, e);

@@ -34,10 +34,12 @@ typedef struct mk_options {
 	mk_format format;
 	uint64_t seed;
 	const char *from;          /* a config.json whose keys replace the small defaults; NULL: none */
+	const char *like;          /* a preset whose keys do (fmt/preset.h); NULL: none. Excludes `from` */
+	int layers;                /* of the preset; 0: all */
 	const char *pattern;       /* letters; NULL: "MEM*E-", or that of `from` */
 	const char *const *config; /* [config_count] "KEY=VALUE", VALUE as JSON or else a string; applied last */
 	size_t config_count;
-	int shards;              /* 0 or 1: one file without index */
+	int shards;              /* 0: by size, at most 5 GB a file; 1: one file without index */
 	bool list_form;          /* layers_block_type instead of hybrid_override_pattern */
 	bool latent, mtp;        /* moe_latent_size = half the hidden size; one MTP depth */
 	bool puzzle;             /* block_configs with other widths, experts and windows per layer */
@@ -111,6 +113,8 @@ nh_status mk_quant(const mk_plan *p, mk_format format, json_t **config_json, jso
 /* mk_text.c: the files beside the weights. */
 nh_status mk_text_files(const char *dir, const nm_config *c, const mk_options *o, nh_error *e);
 nh_status mk_put_json(const char *dir, const char *name, const json_t *v, nh_error *e);
+
+#define MK_SHARD_BYTES 5000000000u /* of data; a tensor that is larger has a file for itself */
 
 /* mk_tensors.c: the safetensors files and their index. */
 nh_status mk_tensor_files(const char *dir, mk_plan *p, const mk_options *o, nh_error *e);

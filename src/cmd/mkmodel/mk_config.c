@@ -7,6 +7,7 @@
 #include "base/base_json.h"
 #include "base/base_mem.h"
 #include "cmd/mkmodel/mk.h"
+#include "fmt/preset.h"
 
 /* Every dimension that multiplies is a multiple of 16, so that all of it can be FP4. */
 static const char small_config[] =
@@ -154,7 +155,8 @@ nh_status mk_config(json_t **out, const mk_options *o, nh_error *e)
 {
 	json_t *c = NULL;
 	*out = NULL;
-	if (o->from != NULL) TRY(jsn_load_path(&c, o->from, JSON_LIMIT_CONFIG, e));
+	if (o->like != NULL) TRY(preset_config(&c, o->like, o->layers, e));
+	else if (o->from != NULL) TRY(jsn_load_path(&c, o->from, JSON_LIMIT_CONFIG, e));
 	else TRY(jsn_load_text(&c, small_config, sizeof small_config - 1, "small config", e));
 	nh_status s = json_is_object(c) ? apply(c, o, e) : ERR(e, NH_ERR_CONFIG, "%s: not a JSON object", o->from);
 	if (s == NH_OK) *out = c;

@@ -146,9 +146,27 @@ static void assign_shards(mk_plan *p, int shards)
 	}
 }
 
+/* As many files as keep each below `most` bytes, with the tensors dealt out by size: one more as long as one of them is too large. */
+static int shards_for(mk_plan *p, uint64_t most)
+{
+	int shards = (int)(p->bytes / most) + 1;
+	for (; (size_t)shards < p->count; shards++) {
+		assign_shards(p, shards);
+		uint64_t bytes = 0, tensors = 0;
+		bool fits = true;
+		for (size_t i = 0; i < p->count; i++) {
+			if (i > 0 && p->tensors[i].shard != p->tensors[i - 1].shard) bytes = tensors = 0;
+			bytes += p->tensors[i].bytes;
+			if (++tensors > 1 && bytes > most) fits = false;
+		}
+		if (fits) break;
+	}
+	return (size_t)shards < p->count ? shards : (int)p->count;
+}
+
 nh_status mk_tensor_files(const char *dir, mk_plan *p, const mk_options *o, nh_error *e)
 {
-	int shards = o->shards > 1 ? o->shards : 1;
+	int shards = o->shards > 0 ? o->shards : shards_for(p, MK_SHARD_BYTES);
 	if ((size_t)shards > p->count) return ERR(e, NH_ERR_ARG, "shards: %d, but there are %zu tensors", shards, p->count);
 	assign_shards(p, shards);
 	int64_t widest = 1;

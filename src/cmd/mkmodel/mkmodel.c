@@ -5,6 +5,7 @@
 
 #include "cmd/cmd.h"
 #include "cmd/mkmodel/mk.h"
+#include "fmt/preset.h"
 
 static mk_format format_of(const char *text)
 {
@@ -24,11 +25,14 @@ static int run(const cmd_args *a)
 	logger log = {.fn = cmd_log, .user = (void *)(uintptr_t)a, .level = NH_LOG_NOTICE};
 	cmd_progress_init(&progress, a);
 	cmd_on_interrupt(NULL, NULL);
-	mk_options o = {.format = format_of(cmd_string(a, "format", "bf16")),
+	const char *like = cmd_string(a, "like", NULL), *habit = like != NULL ? preset_format(like) : "bf16"; /* NULL: mk_write tells */
+	mk_options o = {.format = format_of(cmd_string(a, "format", habit != NULL ? habit : "bf16")),
+	    .like = like,
+	    .layers = (int)cmd_int(a, "layers", 0),
 	    .seed = (uint64_t)cmd_int(a, "seed", 0),
 	    .from = cmd_string(a, "from", NULL),
 	    .pattern = cmd_string(a, "pattern", NULL),
-	    .shards = (int)cmd_int(a, "shards", 1),
+	    .shards = (int)cmd_int(a, "shards", 0),
 	    .list_form = cmd_flag(a, "list-form"),
 	    .latent = cmd_flag(a, "latent"),
 	    .mtp = cmd_flag(a, "mtp"),
@@ -44,6 +48,8 @@ static int run(const cmd_args *a)
 	o.config_count = cmd_list(a, "config", &o.config);
 	if (o.kv_fp8 && o.kv_bf16) return cmd_bad_usage(a, "--kv-fp8 and --kv-bf16 exclude each other");
 	if (o.from != NULL && cmd_flag(a, "tiny")) return cmd_bad_usage(a, "--tiny and --from exclude each other");
+	if (like != NULL && (o.from != NULL || cmd_flag(a, "tiny"))) return cmd_bad_usage(a, "--like excludes --tiny and --from");
+	if (like == NULL && o.layers > 0) return cmd_bad_usage(a, "--layers needs --like");
 	nh_error e = {0};
 	nh_status s = mk_write(cmd_operand(a, 0), &o, &e);
 	cmd_progress_clear(&progress);
@@ -53,12 +59,15 @@ static int run(const cmd_args *a)
 
 static const cmd_option options[] = {{"tiny", 0, CMD_FLAG, NULL, "a small model with every kind of layer (the default)", 0, 0},
     {"from", 0, CMD_STRING, "CONFIG", "start from the keys of this config.json instead", 0, 0},
+    {"like", 0, CMD_STRING, "NAME[:FORMAT]",
+        "a published shape: lightning-30b, nano-30b, super-120b or ultra-550b;\n--format is then the release's unless given", 0, 0},
+    {"layers", 0, CMD_INT, "N", "with --like: the first N layers", 1, 1000},
     {"pattern", 'p', CMD_STRING, "LETTERS", "the layers: M mamba, * attention, - dense, E experts (default: MEM*E-)", 0, 0},
     {"format", 'f', CMD_CHOICE, "bf16|fp8|nvfp4|w4a16|mixed|super", "which layers are quantised, and how, as in the published releases", 0,
         0},
     {"config", 'c', CMD_LIST, "KEY=VALUE", "sets a key of config.json; may be repeated", 0, 0},
     {"seed", 's', CMD_INT, "N", "another seed gives other values (default: 0)", 0, 9e15},
-    {"shards", 0, CMD_INT, "N", "number of safetensors files; above 1 with an index (default: 1)", 1, 99999},
+    {"shards", 0, CMD_INT, "N", "number of safetensors files; above 1 with an index\n(default: as many as keep each below 5 GB)", 1, 99999},
     {"list-form", 0, CMD_FLAG, NULL, "the layers as layers_block_type instead of a string of letters", 0, 0},
     {"latent", 0, CMD_FLAG, NULL, "routed experts at half the hidden width", 0, 0},
     {"mtp", 0, CMD_FLAG, NULL, "a multi-token-prediction block", 0, 0},
@@ -78,6 +87,7 @@ const cmd_def cmd_mkmodel = {
     .examples = "nemotron mkmodel my-model\n"
                 "nemotron mkmodel --format mixed --pattern MEMEM*E --list-form --mtp --shards 3 my-lightning\n"
                 "nemotron mkmodel --format super --latent -c hidden_size=128 -c n_routed_experts=32 my-super\n"
+                "nemotron mkmodel --like lightning-30b --layers 8 my-eight\n"
                 "nemotron mkmodel --from config.json -c hidden_size=64 -c vocab_size=512 my-like\n",
     .options = options,
     .min_operands = 1,
