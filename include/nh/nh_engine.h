@@ -64,6 +64,9 @@ typedef struct nh_engine_stats {
 	uint64_t preemptions, swaps_out, swaps_in, deadline_misses;
 	uint64_t step_us[NH_STAGES]
 	                [NH_BUCKETS]; /* steps whose stage took less than 2^b us and no less than 2^(b-1); the last bucket has the rest */
+	/* What the ops had to move and compute at least, added up; 0 unless the model was opened with profile. A call's experts count as if no two of
+	 * its rows had chosen the same one (at most all): experts_read tells how many it was. Keys count for each row that sees them. */
+	uint64_t cost_weight_bytes, cost_expert_bytes, cost_state_bytes, cost_kv_bytes, cost_flops; /* weights: without the experts' */
 } nh_engine_stats;
 /* As of the last step. */
 NH_API void nh_engine_get_stats(nh_engine *engine, nh_engine_stats *stats, size_t size);

@@ -93,7 +93,12 @@ void nh_engine_get_stats(nh_engine *g, nh_engine_stats *stats, size_t size)
 	    .preemptions = s.preemptions,
 	    .swaps_out = s.swaps_out,
 	    .swaps_in = s.swaps_in,
-	    .deadline_misses = s.deadline_misses};
+	    .deadline_misses = s.deadline_misses,
+	    .cost_weight_bytes = s.cost_weight_bytes,
+	    .cost_expert_bytes = s.cost_expert_bytes,
+	    .cost_state_bytes = s.cost_state_bytes,
+	    .cost_kv_bytes = s.cost_kv_bytes,
+	    .cost_flops = s.cost_flops};
 	_Static_assert(sizeof v.step_us == sizeof s.step_us, "one histogram");
 	memcpy(v.step_us, s.step_us, sizeof v.step_us);
 	_Static_assert(ARRAY_LEN(v.ops) >= ARRAY_LEN(s.ops), "nh_engine_stats has room for every op");

@@ -8,7 +8,7 @@
 #include "cmd/cmd.h"
 #include "nh/nh_version.h"
 
-extern const cmd_def cmd_batch, cmd_chat, cmd_golden, cmd_inspect, cmd_mkmodel, cmd_perplexity, cmd_quantize, cmd_run, cmd_session,
+extern const cmd_def cmd_batch, cmd_bench, cmd_chat, cmd_golden, cmd_inspect, cmd_mkmodel, cmd_perplexity, cmd_quantize, cmd_run, cmd_session,
     cmd_template, cmd_tokenize, cmd_verify;
 
 /* In the order in which a newcomer meets them. */
@@ -21,6 +21,7 @@ static const cmd_def *const commands[] = {
     &cmd_verify,
     &cmd_golden,
     &cmd_perplexity,
+    &cmd_bench,
     &cmd_tokenize,
     &cmd_template,
     &cmd_quantize,
