@@ -83,6 +83,7 @@ static void what_is_refused_is_refused_by_name(void **state)
 	says(NULL, 1, "$N quantize $D/m $D/m -f nvfp4", "", "expected a new or empty folder");
 	says(NULL, 1, "$N quantize $D/m $D/text -f nvfp4", "", "is not a folder");
 	says(NULL, 1, "$N quantize $D/m $D/q -f fp8 --calibration $D/none", "", "none");
+	says(NULL, 1, "$N quantize $D/m $D/q -f nvfp4 --eval $D/none", "", "none: is not there");
 	says(NULL, 1, "$N quantize $D/m $D/q -f fp8 --calibration $D/word", "", "a calibration text needs more");
 	says(NULL, 1, "$N quantize $D/m $D/no/such/q -f nvfp4", NULL, "No such file");
 	says(NULL, 0, "test ! -e $D/q", "", NULL); /* nothing was begun */

@@ -231,6 +231,8 @@ static int run(const cmd_args *a)
 	if (wrong[0] != '\0') return cmd_bad_usage(a, "%s", wrong);
 	cmd_progress_init(&r.progress, a);
 	cmd_on_interrupt(NULL, NULL);
+	const char *eval = cmd_string(a, "eval", "-");
+	if (strcmp(eval, "-") != 0 && !file_exists(eval)) return cmd_fail(a, "%s: is not there", eval); /* not at the end of a long run */
 	if (r.o.calib == NULL && !cmd_flag(a, "weight-only"))
 		cmd_note(a, "no --calibration: only weights are quantised (W4A16_NVFP4), activations, keys and values stay BF16");
 	nh_status s = work(&r, &e);

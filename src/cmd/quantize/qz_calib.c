@@ -206,6 +206,7 @@ static nh_status read_text(const cmd_args *a, calib *c, const nh_model *model, n
 	nh_engine_options_init(&eo, sizeof eo);
 	eo.max_context = info.max_context < WINDOW ? info.max_context : WINDOW;
 	eo.max_sequences = 1;
+	eo.step_tokens = info.chunk; /* a traced step holds its rows of logits as doubles */
 	if (s == NH_OK) s = nh_engine_open(engine, (nh_model *)(uintptr_t)model, &eo, e);
 	if (s == NH_OK) {
 		score_job j = {.ids = ids,

@@ -122,6 +122,7 @@ static nh_status read_with(quality *q, const cmd_args *a, const char *path, cons
 	nh_engine_options_init(&eo, sizeof eo);
 	eo.max_context = q->context;
 	eo.max_sequences = 1;
+	eo.step_tokens = info.chunk; /* a traced step holds its rows of logits as doubles */
 	if (s == NH_OK) s = nh_engine_open(&engine, model, &eo, e);
 	score_job j = {.ids = q->ids,
 	    .tokens = q->tokens,
