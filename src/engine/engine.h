@@ -168,6 +168,7 @@ typedef struct engine_stats {
 	uint64_t prefix_hits, prefix_misses, evictions, spills, spill_loads, spill_bytes;
 	uint64_t preemptions, swaps_out, swaps_in, deadline_misses;
 	uint64_t step_us[ENGINE_STAGES][ENGINE_BUCKETS];
+	uint64_t cost_weight_bytes, cost_expert_bytes, cost_state_bytes, cost_kv_bytes, cost_flops; /* as nh_engine_stats */
 } engine_stats;
 
 typedef struct engine engine;

@@ -31,6 +31,19 @@ static void exec_numbers(engine_stats *s, const exec_counters *c, const profile_
 	s->bytes_uploaded = c->bytes_uploaded;
 }
 
+/* From the profile's rows: it reads how many keys a call sees, which the counters do not know. */
+static void cost_numbers(engine_stats *s, const profile_row *row)
+{
+	s->cost_weight_bytes = s->cost_expert_bytes = s->cost_state_bytes = s->cost_kv_bytes = s->cost_flops = 0;
+	for (int i = 0; row && i < OP_COUNT; i++) {
+		const op_cost *c = &row[i].cost;
+		const bool keys = i == OP_attn_decode || i == OP_attn_prefill || i == OP_kv_write;
+		*(i == OP_expert_ffn ? &s->cost_expert_bytes : &s->cost_weight_bytes) += c->weight_bytes;
+		*(keys ? &s->cost_kv_bytes : &s->cost_state_bytes) += c->state_bytes;
+		s->cost_flops += c->flops;
+	}
+}
+
 static void pool_numbers(const engine *g, engine_stats *s)
 {
 	s->running = (uint64_t)g->running;
@@ -77,6 +90,7 @@ void stats_publish(engine *g, const int64_t *stage_us)
 	const profile_row *time = g->parts->profile ? wrap_profile_rows(g->parts->profile) : NULL;
 	pthread_mutex_lock(&g->stats_lock);
 	exec_numbers(&g->stats, &g->parts->base->counters, time);
+	cost_numbers(&g->stats, time);
 	pool_numbers(g, &g->stats);
 	for (int i = 0; stage_us && i + 1 < ENGINE_STAGES; i++) add_time(&g->stats, i, stage_us[i]);
 	pthread_mutex_unlock(&g->stats_lock);
