@@ -124,11 +124,15 @@ AVX2 static uint64_t read_avx2_streams(const void *p, size_t bytes)
 	const __m256i *v = p;
 	size_t q = bytes / 128;
 	__m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-	for (size_t i = 0; i < q; i += 2) {
-		a = _mm256_add_epi64(a, _mm256_add_epi64(_mm256_load_si256(v + i), _mm256_load_si256(v + i + 1)));
-		b = _mm256_add_epi64(b, _mm256_add_epi64(_mm256_load_si256(v + q + i), _mm256_load_si256(v + q + i + 1)));
-		c = _mm256_add_epi64(c, _mm256_add_epi64(_mm256_load_si256(v + 2 * q + i), _mm256_load_si256(v + 2 * q + i + 1)));
-		d = _mm256_add_epi64(d, _mm256_add_epi64(_mm256_load_si256(v + 3 * q + i), _mm256_load_si256(v + 3 * q + i + 1)));
+	for (size_t i = 0; i < q; i += 4) { /* two cache lines of each */
+#define FOUR(p)                                                                          \
+	_mm256_add_epi64(_mm256_add_epi64(_mm256_load_si256(p), _mm256_load_si256((p) + 1)), \
+	    _mm256_add_epi64(_mm256_load_si256((p) + 2), _mm256_load_si256((p) + 3)))
+		a = _mm256_add_epi64(a, FOUR(v + i));
+		b = _mm256_add_epi64(b, FOUR(v + q + i));
+		c = _mm256_add_epi64(c, FOUR(v + 2 * q + i));
+		d = _mm256_add_epi64(d, FOUR(v + 3 * q + i));
+#undef FOUR
 	}
 	return fold256(_mm256_add_epi64(_mm256_add_epi64(a, b), _mm256_add_epi64(c, d)));
 }
@@ -164,11 +168,11 @@ AVX512 static uint64_t read_avx512_streams(const void *p, size_t bytes)
 	const __m512i *v = p;
 	size_t q = bytes / 256;
 	__m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
-	for (size_t i = 0; i < q; i++) {
-		a = _mm512_add_epi64(a, _mm512_load_si512(v + i));
-		b = _mm512_add_epi64(b, _mm512_load_si512(v + q + i));
-		c = _mm512_add_epi64(c, _mm512_load_si512(v + 2 * q + i));
-		d = _mm512_add_epi64(d, _mm512_load_si512(v + 3 * q + i));
+	for (size_t i = 0; i < q; i += 2) {
+		a = _mm512_add_epi64(a, _mm512_add_epi64(_mm512_load_si512(v + i), _mm512_load_si512(v + i + 1)));
+		b = _mm512_add_epi64(b, _mm512_add_epi64(_mm512_load_si512(v + q + i), _mm512_load_si512(v + q + i + 1)));
+		c = _mm512_add_epi64(c, _mm512_add_epi64(_mm512_load_si512(v + 2 * q + i), _mm512_load_si512(v + 2 * q + i + 1)));
+		d = _mm512_add_epi64(d, _mm512_add_epi64(_mm512_load_si512(v + 3 * q + i), _mm512_load_si512(v + 3 * q + i + 1)));
 	}
 	return (uint64_t)_mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_add_epi64(a, b), _mm512_add_epi64(c, d)));
 }
