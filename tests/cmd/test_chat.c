@@ -105,6 +105,13 @@ static void commands(void **state)
 	outcome_free(&b);
 	outcome_free(&first);
 
+	/* A turn that fails leaves the conversation as it was. */
+	o = run_program(NULL, 1,
+	    "{ echo 'What is a cat?'; yes word | head -300 | tr '\\n' ' '; echo; echo /stats; } | $N chat -t 0 -n 5 --no-think --context 100");
+	assert_non_null(strstr(o.err.data, "the context holds 100"));
+	assert_non_null(strstr(o.err.data, "the conversation has 2 messages"));
+	outcome_free(&o);
+
 	/* With draws a retry is another answer; /system and /new begin anew; // is a slash. */
 	o = chat("What is a cat?\n/retry\n/system Be brief.\nWhat is a cat?\n/new\n//etc\n", 0, "$N chat -t 1 --seed 3 -n 30 --no-think");
 	assert_int_equal(times(o.err.data, "from the messages; "), 4);
