@@ -189,6 +189,9 @@ static void odd_matrices(void **state)
 	x[30] = INFINITY;
 	assert_int_equal(qz_amax(p, &m, &amax, &e), NH_ERR_NUMERIC);
 	assert_non_null(strstr(e.text, "tensor odd.weight: element [1, 5] is not finite"));
+	x[21] = 0;
+	assert_int_equal(qz_amax(p, &m, &amax, &e), NH_ERR_NUMERIC);
+	assert_non_null(strstr(e.text, "element [1, 14]"));
 	jobs_destroy(p);
 	assert_true(
 	    qz_input_scale(NUM_SCHEME_FP8, 896) == 2 && qz_input_scale(NUM_SCHEME_NVFP4, 2688) == 1 && qz_input_scale(NUM_SCHEME_FP8, 0) == 1);
