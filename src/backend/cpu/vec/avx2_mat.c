@@ -148,6 +148,9 @@ void avx2_block(float *sums, const float *const *x, int m, const float *panel, i
 
 /* -- one row by one or two streams ------------------------------------------------------------------------------------------------- */
 
+/* So far in front of its reading a stream is asked for (avx2_fp4.c). */
+#define AHEAD 6144
+
 OP void finish(float *sums, int tiles, __m256 a, __m256 b, __m256 c, __m256 d)
 {
 	_mm256_storeu_ps(sums, a);
@@ -177,6 +180,8 @@ OP void gemv_bf16(float *sums, const uint8_t *p, int tiles, const float *x, int6
 	for (int64_t from = 0; from < k; from += MAT_BLOCK, x += pitch) {
 		const int64_t count = k - from < MAT_BLOCK ? k - from : MAT_BLOCK;
 		for (int64_t j = 0; j + 2 <= count; j += 2, p += 64, q += 64) {
+			_mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
+			_mm_prefetch((const char *)q + AHEAD, _MM_HINT_T0);
 			const __m256 x0 = _mm256_broadcast_ss(x + j), x1 = _mm256_broadcast_ss(x + j + 1);
 			__m256i v = load(p), w = load(p + 32);
 			a = _mm256_fmadd_ps(x0, bf16_low(v), a), b = _mm256_fmadd_ps(x0, bf16_low(w), b);
@@ -226,9 +231,11 @@ OP void gemv_fp8(float *sums, const uint8_t *p, int tiles, const float *x, int64
 		for (int64_t j = 0; j + 4 <= count; j += 4, p += 64, q += 64) {
 			const __m256 x0 = _mm256_broadcast_ss(x + j), x1 = _mm256_broadcast_ss(x + j + 1);
 			const __m256 x2 = _mm256_broadcast_ss(x + j + 2), x3 = _mm256_broadcast_ss(x + j + 3);
+			_mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
 			a = fp8_word(a, p, x0, x1, x2, x3);
 			b = fp8_word(b, p + 32, x0, x1, x2, x3);
 			if (tiles == 1) continue;
+			_mm_prefetch((const char *)q + AHEAD, _MM_HINT_T0);
 			c = fp8_word(c, q, x0, x1, x2, x3);
 			d = fp8_word(d, q + 32, x0, x1, x2, x3);
 		}
