@@ -130,11 +130,39 @@ static void records_are_compared_on_one_machine(void **state)
 	has(NULL, "$N bench compare $D/a.json $D/b.json --any-machine --json", "\"ratio\"");
 }
 
+#define DECODE "$N bench decode --arm ref --tokens 4 --no-count " SMALL
+
+static void rivals(void **state)
+{
+	(void)state;
+	has(NULL, DECODE "--rival 'echo a 7, 12.5 tokens'", "rival 12.50 tokens/s (12.50 to 12.50)");
+	has(NULL, DECODE "--rival 'echo x=3 y=4' --rival-pattern 'x=([0-9]+)'", "rival 3.00 tokens/s");
+	says(NULL, 1, DECODE "--rival 'echo none'", NULL, "has no number");
+	says(NULL, 1, DECODE "--rival 'echo 5; exit 3'", NULL, "ended with status 3");
+	says(NULL, 2, DECODE "--rival 'echo 0'", NULL, "expected more than 0");
+	says(NULL, 2, DECODE "--rival 'echo 5' --rival-pattern '5'", NULL, "with a group");
+}
+
+static void what_comes_before_the_first_step(void **state)
+{
+	(void)state;
+	dir_put("text", "The capital of France is a city, and a large one.\n");
+	json_t *v = bench("tokenize $D/text"), *r = json_array_get(json_object_get(v, "results"), 0);
+	assert_true(at(r, "tokens") > 5 && at(r, "bytes") == 50 && median(r, "mb_s") > 0 && median(r, "open_us") > 0);
+	json_decref(v);
+	v = bench("load --arm ref");
+	r = json_array_get(json_object_get(v, "results"), 0);
+	assert_true(median(r, "us") > 0 && at(r, "bytes") > 1e6 && at(r, "peak_rss_bytes") > at(r, "bytes"));
+	json_decref(v);
+	says(NULL, 1, "$N bench tokenize $D/none", "", "none");
+}
+
 int main(void)
 {
 	if (program_missing()) return 77;
 #define ONE(name) cmocka_unit_test_setup_teardown(name, dir_setup, dir_teardown)
 	const struct CMUnitTest tests[] = {ONE(records_name_the_machine), ONE(terms_are_those_of_the_model),
-	    ONE(uncounted_is_told_as_unmeasured), ONE(every_op_runs), ONE(refusals), ONE(records_are_compared_on_one_machine)};
+	    ONE(uncounted_is_told_as_unmeasured), ONE(every_op_runs), ONE(refusals), ONE(records_are_compared_on_one_machine), ONE(rivals),
+	    ONE(what_comes_before_the_first_step)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,8 @@ static int run(const cmd_args *a)
 		const char *name;
 		int (*run)(const cmd_args *a);
 	} benches[] = {{"decode", bench_run_model}, {"batch", bench_run_model}, {"prefill", bench_run_model}, {"context", bench_run_model},
-	    {"ops", bench_run_ops}, {"probe", bench_run_probe}, {"compare", bench_run_compare}};
+	    {"ops", bench_run_ops}, {"tokenize", bench_run_tokenize}, {"load", bench_run_load}, {"probe", bench_run_probe},
+	    {"compare", bench_run_compare}};
 	const char *what = cmd_operand(a, 0);
 	for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) {
 		if (strcmp(benches[i].name, what) == 0) return benches[i].run(a);
@@ -57,6 +58,11 @@ static const cmd_option options[] = {
     {"pass-ms", 0, CMD_REAL, "MS", "ops: a pass lasts at least so long (default 50)", 0.01, 60000},
     {"thread-time", 0, CMD_FLAG, NULL, "processor time of one thread instead of the clock, for machines that others use too", 0, 0},
     {"probe-bytes", 0, CMD_BYTES, "SIZE", "of the probe's buffer (default: 16 times the largest cache, 512 MiB to 1 GiB)", 0, 0},
+    {"rival", 0, CMD_STRING, "COMMAND",
+        "decode, batch, prefill, context, tokenize: another program, run after each of our passes, that prints\ntokens/s (tokenize: MB/s)",
+        0, 0},
+    {"rival-pattern", 0, CMD_STRING, "REGEX", "its group holds the figure (default: the last number of the output)", 0, 0},
+    {"tokenizer", 0, CMD_STRING, "MODEL", "tokenize: whose tokeniser", 0, 0},
     {"any-machine", 0, CMD_FLAG, NULL, "compare: divide figures of different silicon too", 0, 0},
     {"record", 0, CMD_STRING, "FILE", "write what was measured there, as JSON", 0, 0},
     CMD_OPTION_JSON,
@@ -80,6 +86,8 @@ const cmd_def cmd_bench = {
              "  context [MODEL]    time per token after so many tokens (--context 1k,4k)\n"
              "  probe              read bandwidth and arithmetic peak of this machine\n"
              "  ops                each op at the shapes of the 30B model\n"
+             "  tokenize FILE      one thread, with the model's tokeniser or --tokenizer's\n"
+             "  load [MODEL]       opening, and the memory that it took at most\n"
              "  compare A B        ratios of two records\n"
              "Each figure is a median of passes and stands beside its bound: the larger of bytes / read bandwidth and operations / peak, "
              "both read in\n"

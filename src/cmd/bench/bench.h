@@ -54,6 +54,13 @@ int bench_list(const char *text, int64_t *out, int max);
 /* Whether `word` stands in the comma-separated list; NULL has every word. */
 bool bench_named(const char *list, const char *word);
 
+/* --- another program --- */
+
+/* Runs --rival once; its figure, more than 0. */
+nh_status bench_rival(const cmd_args *a, double *out, nh_error *e);
+/* Its figures beside ours, in one unit, larger is better: into the result and as a line. */
+void bench_tell_rival(bench *b, json_t *result, bench_spread ours, bench_spread rival, const char *unit);
+
 /* --- the machine --- */
 
 /* {"cpu", "flags", "processors", "kernel", "huge_pages", "memory_bytes"}. */

@@ -83,6 +83,17 @@ bool bench_named(const char *list, const char *word)
 	return list == NULL;
 }
 
+void bench_tell_rival(bench *b, json_t *result, bench_spread ours, bench_spread rival, const char *unit)
+{
+	json_object_set_new(result, "ours", bench_spread_json(ours));
+	json_object_set_new(result, "rival", bench_spread_json(rival));
+	json_object_set_new(result, "rival_ratio", bench_real(ours.median / rival.median));
+	json_object_set_new(result, "rival_command", json_string(cmd_string(b->a, "rival", "")));
+	if (cmd_flag(b->a, "json")) return;
+	cmd_outf("  rival %.2f %s (%.2f to %.2f), ours %.2f (%.2f to %.2f): %.3f times\n", rival.median, unit, rival.min, rival.max,
+	    ours.median, ours.min, ours.max, ours.median / rival.median);
+}
+
 /* --- the run --- */
 
 double bench_bandwidth(bench *b)

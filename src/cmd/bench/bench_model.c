@@ -161,7 +161,7 @@ typedef struct figure {
 static void put(json_t *o, const char *key, double v) { json_object_set_new(o, key, bench_real(v)); }
 
 static void tell(runner *r, const figure *f, bench_spread us, bench_spread share, const window *w, double bytes, double before,
-    double after, const char *limit)
+    double after, const char *limit, const bench_spread *ours, const bench_spread *rival)
 {
 	double tokens = f->prefill ? (double)f->prompt : f->sequences, rate = tokens / (us.median * 1e-6);
 	json_t *o = json_object();
@@ -182,7 +182,10 @@ static void tell(runner *r, const figure *f, bench_spread us, bench_spread share
 	json_object_set_new(o, "share_of_bound", bench_spread_json(share));
 	put(o, "reference_calls", w->reference);
 	bench_add(&r->b, o);
-	if (cmd_flag(r->b.a, "json")) return;
+	if (cmd_flag(r->b.a, "json")) {
+		if (rival) bench_tell_rival(&r->b, o, *ours, *rival, "tokens/s");
+		return;
+	}
 	const char *unit = f->prefill ? "prompt" : "step";
 	cmd_outf("%s, %d sequence%s, prompt %lld: %.1f us a %s (%.1f to %.1f, %d passes), %.2f tokens/s\n", r->b.what, f->sequences,
 	    f->sequences > 1 ? "s" : "", (long long)f->prompt, us.median, unit, us.min, us.max, us.n, rate);
@@ -192,12 +195,14 @@ static void tell(runner *r, const figure *f, bench_spread us, bench_spread share
 	cmd_outf("  read %.2f GB/s before, %.2f after: moved %s GB/s; share of bound (%s) %s, %s to %s%s\n", before / 1e9, after / 1e9,
 	    bench_text(bytes / us.median / 1e3, 2), limit, bench_text(share.median, 3), bench_text(share.min, 3), bench_text(share.max, 3),
 	    w->reference > 0 ? "; ops run by ref" : "");
+	if (rival) bench_tell_rival(&r->b, o, *ours, *rival, "tokens/s");
 	cmd_out_flush();
 }
 
 static nh_status measure(runner *r, const figure *f, nh_error *e)
 {
-	double us[BENCH_PASSES_MAX], share[BENCH_PASSES_MAX], before = 0, after = 0, bytes = 0;
+	double us[BENCH_PASSES_MAX], share[BENCH_PASSES_MAX], ours[BENCH_PASSES_MAX], rival[BENCH_PASSES_MAX], before = 0, after = 0, bytes = 0;
+	const bool versus = cmd_given(r->b.a, "rival");
 	const char *limit = "bytes";
 	window w = {0}, warm;
 	if (isnan(r->expert_bytes) || f->prefill) TRY(decode_window(r, 1, 4, &warm, e));
@@ -212,8 +217,12 @@ static nh_status measure(runner *r, const figure *f, nh_error *e)
 		bytes = w.weights + w.experts + w.state + (f->prefill ? 0 : w.kv);
 		share[i] = bench_bound(bytes, before > after ? before : after, w.flops, r->b.peak.best, &limit) / (w.s / steps);
 		if (!isfinite(bytes) || !isfinite(w.flops)) share[i] = NAN;
+		ours[i] = (f->prefill ? (double)f->prompt : f->sequences) / (us[i] * 1e-6);
+		if (versus) TRY(bench_rival(r->b.a, &rival[i], e));
 	}
-	tell(r, f, bench_spread_of(us, r->b.passes), bench_spread_of(share, r->b.passes), &w, bytes, before, after, limit);
+	bench_spread mine = bench_spread_of(ours, r->b.passes), its = versus ? bench_spread_of(rival, r->b.passes) : mine;
+	tell(r, f, bench_spread_of(us, r->b.passes), bench_spread_of(share, r->b.passes), &w, bytes, before, after, limit, &mine,
+	    versus ? &its : NULL);
 	return NH_OK;
 }
 
