@@ -101,6 +101,7 @@ static void set_conv(op_case *c)
 	state_self *s = c->self;
 	exec *x = c->m.x;
 	int64_t lines = c->decode ? c->rows : 1;
+	c->format = num_dtype_name(x->types.conv_state);
 	snprintf(c->shape, sizeof c->shape, "%dx%d", CHANNELS, TAPS);
 	slots(c, lines, (TAPS - 1) * CHANNELS * (int64_t)num_bytes(x->types.conv_state));
 	s->x = MADE(&c->m, x->types.act, 1.0, c->rows, CHANNELS);
@@ -127,6 +128,7 @@ static void set_ssm(op_case *c)
 	state_self *s = c->self;
 	exec *x = c->m.x;
 	int64_t lines = c->decode ? c->rows : 1, inner = HEADS * HEAD_DIM, bc = GROUPS * STATES;
+	c->format = num_dtype_name(x->types.ssm_state);
 	snprintf(c->shape, sizeof c->shape, "%dx%dx%d", HEADS, HEAD_DIM, STATES);
 	slots(c, lines, inner * STATES * (int64_t)num_bytes(x->types.ssm_state));
 	s->x = MADE(&c->m, x->types.act, 1.0, c->rows, inner);
