@@ -96,8 +96,9 @@ static nh_status decode_window(runner *r, int sequences, int64_t prompt, window 
 	nh_status s = NH_OK;
 	bool more = true;
 	int64_t begin = 0, end = 0, seen = 0;
-	for (int i = 0; i < sequences; i++) TRY_GOTO(s, submit(r, prompt, r->tokens, &q[i], e), out);
-	/* The last one's first token: from here on all decode. Whoever came first is ahead of it, and ends first. */
+	for (int i = 0; i < sequences; i++) TRY_GOTO(s, submit(r, prompt, r->tokens + (sequences > 1 ? 8 * sequences : 0), &q[i], e), out);
+	/* The last one's first token: from here on all decode. Whoever came first is ahead of it by several steps for each of the
+	 * sequences, for prompts may be computed one after another: so many tokens more keep it running. */
 	TRY_GOTO(s, next_token(q[sequences - 1], &more, e), out);
 	snapshot(r, &a);
 	begin = clock_us();
@@ -273,7 +274,7 @@ static nh_status open_model(runner *r, nh_error *e)
 	nh_model_get_info(r->model, &r->info, sizeof r->info);
 	nh_engine_options_init(&eo, sizeof eo);
 	eo.max_sequences = (int32_t)most;
-	eo.max_context = longest + r->tokens + 8;
+	eo.max_context = longest + r->tokens + 8 * most + 8;
 	eo.step_tokens = (int32_t)(most * r->prompt > 512 && batch ? most * r->prompt : 512);
 	eo.no_prefix_cache = true;
 	eo.memory_bytes = cmd_bytes(a, "memory", 0);
