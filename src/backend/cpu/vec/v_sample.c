@@ -49,7 +49,7 @@ VOP vd exp_double(vd x)
 
 VOP vd some(const float *l, double best, double temperature)
 {
-	vd v;
+	vd v = {0};
 	for (int j = 0; j < VD; j++) v[j] = (double)l[j];
 	vd x = (v - best) / temperature;
 	x = exp_double(where(x > -746.0, x, all(-746.0)));
@@ -74,7 +74,7 @@ static double weights(double *p, const float *l, int64_t n, double best, double 
 		}
 		if (p) memcpy(p + i, w, whole ? sizeof w : (size_t)(n - i) * sizeof *w);
 	}
-	memcpy(sums, sum, sizeof sums);
+	for (int k = 0; k < LANES / VD; k++) memcpy(sums + k * VD, &sum[k], sizeof sum[k]);
 	return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 

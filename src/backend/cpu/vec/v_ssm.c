@@ -10,7 +10,7 @@
 #define SUMS 4    /* of a row, so that one does not wait for the other */
 #define AHEAD 512 /* floats of the state that are asked for before they are needed: the state comes from memory */
 
-/* One row of the state; `fresh`: it starts from zeros. */
+/* One row of the state; `fresh`: it starts from zeros, and `in` is not read. */
 VOP float step_row(bool fresh, float *out, const float *in, const float *db, const float *c, float da, float x, int64_t N)
 {
 	const vf decay = v_set(da), by = v_set(x);
@@ -44,7 +44,7 @@ static void step(float *out, const float *in, int64_t pitch, const float *db, co
 {
 	for (int64_t p = 0; p < P; p++)
 		y[p] = (in ? step_row(false, out + p * pitch, in + p * pitch, db, c, da, x[p], N)
-		           : step_row(true, out + p * pitch, NULL, db, c, da, x[p], N)) +
+		           : step_row(true, out + p * pitch, out, db, c, da, x[p], N)) +
 		       d * x[p];
 }
 
