@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TILES 2       /* expanded at a time: rows are read from afar once for all of them */
-#define ROWS_MAX 516  /* multiplied at a time: their sums stay in the second cache; a multiple of MAT_ROWS */
+#define TILES 8       /* expanded at a time: rows are read from afar once for all of them; their panels stay in the second cache */
+#define ROWS_MAX 258  /* multiplied at a time: with their sums for all the tiles; a multiple of MAT_ROWS */
 #define ROWS_STREAM 2 /* at most so many rows read the stream again instead of expanding it */
 
 static int64_t chunks_of(int64_t k) { return (k + MAT_CHUNK - 1) / MAT_CHUNK; }
@@ -73,15 +73,19 @@ typedef struct product {
 
 static int64_t row_of(const product *p, int64_t j) { return p->pick->pick[p->space->order[j]]; }
 
-/* One or two tiles, the rows one after the other; a tile that was read once lies in a near cache. */
+/* Two tiles at a time, the rows one after the other; a tile that was read once lies in a near cache. */
 static void stream_tiles(const product *p, int64_t tile, int tiles)
 {
 	const cpu_rows *rows = p->pick->rows;
-	float sums[TILES * MAT_TILE];
-	for (int64_t j = 0; j < p->wide; j++) {
-		p->m->vec->gemv[p->m->format](
-		    sums, cpu_mat_tile(p->m, tile), tiles, cpu_rows_at(rows, row_of(p, j), 0), rows->n * MAT_BLOCK, rows->k);
-		for (int t = 0; t < tiles; t++) memcpy(p->space->sums + t * p->pitch + j * MAT_TILE, sums + t * MAT_TILE, MAT_TILE * sizeof *sums);
+	float sums[2 * MAT_TILE];
+	for (int t = 0; t < tiles; t += 2) {
+		const int n = tiles - t < 2 ? 1 : 2;
+		for (int64_t j = 0; j < p->wide; j++) {
+			p->m->vec->gemv[p->m->format](
+			    sums, cpu_mat_tile(p->m, tile + t), n, cpu_rows_at(rows, row_of(p, j), 0), rows->n * MAT_BLOCK, rows->k);
+			for (int i = 0; i < n; i++)
+				memcpy(p->space->sums + (t + i) * p->pitch + j * MAT_TILE, sums + i * MAT_TILE, MAT_TILE * sizeof *sums);
+		}
 	}
 }
 
