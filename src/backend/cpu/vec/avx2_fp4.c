@@ -4,6 +4,8 @@
  * can overflow: 24 * 128 * 2 * 4 < 2^15; what the 12 added is subtracted again. More rows: a code becomes the 16-bit integer 2 w, once for all
  * rows, and words are multiplied. A block's sum is exact, and below 2^24, until it meets its scale: so both ways have the same bits, and the
  * invariant that breaks first is that a row's are those of the row alone.
+ * What rounds: a bf16 activation is held exactly unless it lies more than 6 binades below the largest of its 64 columns; then it keeps the
+ * bits down to 2^-15 of that one. A row of one outlier and small others loses the others' low bits, as the row's own result hardly shows.
  */
 #include <immintrin.h>
 #include <math.h>
