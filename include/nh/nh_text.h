@@ -26,7 +26,8 @@ NH_API const nh_tokenizer *nh_model_tokenizer(const nh_model *model);
 
 enum {
 	NH_TOKENIZE_SPECIAL = 1, /* apply the post-processor (e.g. a leading BOS), as for raw prompts */
-	NH_TOKENIZE_PLAIN = 2    /* the texts of control tokens are ordinary text */
+	NH_TOKENIZE_PLAIN = 2,   /* the texts of control tokens are ordinary text */
+	NH_TOKENIZE_MARKED = 4   /* the text is of nh_template_render_marked: control tokens' texts are ordinary where it marks them */
 };
 /* *ids is fresh memory (nh_free), also when *count is 0. text need not be terminated. */
 NH_API nh_status nh_tokenize(
@@ -59,6 +60,11 @@ enum {
  * fresh memory. now_seconds: Unix time that strftime_now sees. */
 NH_API nh_status nh_template_render(const nh_template *chat_template, const char *request_json, size_t bytes, uint32_t flags,
     int64_t now_seconds, char **text, size_t *text_bytes, nh_error *error);
+/* As nh_template_render, for nh_tokenize with NH_TOKENIZE_MARKED: the byte 0xFF, which no UTF-8 text holds, stands before each place where a message, a
+ * tool or a document has the text of a control token of `tokenizer`, which then makes no control token. Without these bytes the text is nh_template_render's.
+ * NH_ERR_UNSUPPORTED where the template cuts or compares such a text, so that marking it would change the prompt. */
+NH_API nh_status nh_template_render_marked(const nh_template *chat_template, const nh_tokenizer *tokenizer, const char *request_json,
+    size_t bytes, uint32_t flags, int64_t now_seconds, char **text, size_t *text_bytes, nh_error *error);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/base_file.h"
+#include "chat/chat_mark.h"
 #include "chat/template_find.h"
 #include "engine/open.h"
 #include "nh/nh.h"

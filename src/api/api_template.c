@@ -83,20 +83,29 @@ void nh_template_close(nh_template *t)
 
 const nh_template *nh_model_template(const nh_model *m) { return m->chat; }
 
-static nh_status render(const nh_template *t, const json_t *request, uint32_t flags, int64_t now_seconds, buf *out, nh_error *e)
+static nh_status print(const chat_template *c, const nh_template *t, const nh_tokenizer *marks, const json_t *request, int64_t now_seconds,
+    buf *out, nh_error *e)
+{
+	return marks ? chat_render_marked(c, request, &t->special, now_seconds, marks->tok, out, e)
+	             : chat_render(c, request, &t->special, now_seconds, out, e);
+}
+
+static nh_status render(
+    const nh_template *t, const nh_tokenizer *marks, const json_t *request, uint32_t flags, int64_t now_seconds, buf *out, nh_error *e)
 {
 	const json_t *tools = json_object_get(request, "tools");
 	const chat_template *c = t->tools && json_array_size(tools) > 0 ? t->tools : t->plain;
-	if (!(flags & NH_TEMPLATE_ADAPT)) return chat_render(c, request, &t->special, now_seconds, out, e);
+	if (!(flags & NH_TEMPLATE_ADAPT)) return print(c, t, marks, request, now_seconds, out, e);
 	json_t *adapted = NULL;
 	TRY(chat_adapt(c, request, &adapted, e));
-	nh_status s = chat_render(c, adapted, &t->special, now_seconds, out, e);
+	nh_status s = print(c, t, marks, adapted, now_seconds, out, e);
 	json_decref(adapted);
 	return s;
 }
 
-nh_status nh_template_render(const nh_template *t, const char *request_json, size_t bytes, uint32_t flags, int64_t now_seconds, char **text,
-    size_t *text_bytes, nh_error *e)
+/* marks: NULL for a prompt without. */
+static nh_status to_text(const nh_template *t, const nh_tokenizer *marks, const char *request_json, size_t bytes, uint32_t flags,
+    int64_t now_seconds, char **text, size_t *text_bytes, nh_error *e)
 {
 	json_t *request = NULL;
 	buf out = {0};
@@ -108,7 +117,7 @@ nh_status nh_template_render(const nh_template *t, const char *request_json, siz
 		return (nh_status)t->error.code;
 	}
 	TRY(jsn_load_text(&request, request_json, bytes, "request", e));
-	nh_status s = json_is_object(request) ? render(t, request, flags, now_seconds, &out, e)
+	nh_status s = json_is_object(request) ? render(t, marks, request, flags, now_seconds, &out, e)
 	                                      : ERR(e, NH_ERR_ARG, "request: is no JSON object, expected one with messages");
 	json_decref(request);
 	if (s == NH_OK) {
@@ -118,4 +127,19 @@ nh_status nh_template_render(const nh_template *t, const char *request_json, siz
 	}
 	buf_deinit(&out);
 	return s;
+}
+
+nh_status nh_template_render(const nh_template *t, const char *request_json, size_t bytes, uint32_t flags, int64_t now_seconds, char **text,
+    size_t *text_bytes, nh_error *e)
+{
+	return to_text(t, NULL, request_json, bytes, flags, now_seconds, text, text_bytes, e);
+}
+
+nh_status nh_template_render_marked(const nh_template *t, const nh_tokenizer *marks, const char *request_json, size_t bytes, uint32_t flags,
+    int64_t now_seconds, char **text, size_t *text_bytes, nh_error *e)
+{
+	if (marks) return to_text(t, marks, request_json, bytes, flags, now_seconds, text, text_bytes, e);
+	*text = NULL;
+	if (text_bytes) *text_bytes = 0;
+	return ERR(e, NH_ERR_NOTFOUND, "the model has no tokenizer.json");
 }

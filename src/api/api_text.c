@@ -36,8 +36,10 @@ nh_status nh_tokenize(const nh_tokenizer *t, const char *text, size_t bytes, uin
 	*ids = NULL;
 	*count = 0;
 	if (!t) return ERR(e, NH_ERR_NOTFOUND, "the model has no tokenizer.json");
-	if (flags & ~(uint32_t)(NH_TOKENIZE_SPECIAL | NH_TOKENIZE_PLAIN)) return ERR(e, NH_ERR_ARG, "flags: 0x%x has unknown bits", flags);
-	unsigned how = (flags & NH_TOKENIZE_SPECIAL ? TOK_ADD_SPECIAL : 0) | (flags & NH_TOKENIZE_PLAIN ? TOK_PLAIN_SPECIAL : 0);
+	if (flags & ~(uint32_t)(NH_TOKENIZE_SPECIAL | NH_TOKENIZE_PLAIN | NH_TOKENIZE_MARKED))
+		return ERR(e, NH_ERR_ARG, "flags: 0x%x has unknown bits", flags);
+	unsigned how = (flags & NH_TOKENIZE_SPECIAL ? TOK_ADD_SPECIAL : 0) | (flags & NH_TOKENIZE_PLAIN ? TOK_PLAIN_SPECIAL : 0) |
+	               (flags & NH_TOKENIZE_MARKED ? TOK_MARKED : 0);
 	nh_status s = tok_encode(t->tok, bytes ? text : "", bytes, how, &v, e);
 	if (s == NH_OK && !v.ids && !(v.ids = mem_alloc(sizeof *v.ids))) s = ERR_NOMEM(e);
 	if (s != NH_OK) {

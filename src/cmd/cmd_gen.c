@@ -124,16 +124,19 @@ static nh_status render_text(const gen *g, json_t *request, char **text, size_t 
 	json_decref(request);
 	if (!t) return ERR(e, NH_ERR_NOTFOUND, "%s: has no chat template: use --raw, or --chat-template FILE", g->info.path);
 	if (!json) return ERR(e, NH_ERR_ARG, "the prompt or the system message is not UTF-8 text");
-	nh_status s = nh_template_render(t, json, strlen(json), NH_TEMPLATE_ADAPT, (int64_t)time(NULL), text, len, e);
+	int64_t now = (int64_t)time(NULL);
+	nh_status s = cmd_flag(g->a, "allow-control-text") ? nh_template_render(t, json, strlen(json), NH_TEMPLATE_ADAPT, now, text, len, e)
+	                                                   : nh_template_render_marked(t, nh_model_tokenizer(g->model), json, strlen(json),
+	                                                         NH_TEMPLATE_ADAPT, now, text, len, e);
 	free(json);
 	return s;
 }
 
-/* The template writes the control tokens, so their texts are control tokens here. */
+/* The template writes the control tokens, so their texts are control tokens here, but not where they are marked as a message's. */
 static nh_status to_prompt(const gen *g, const char *text, size_t len, gen_prompt *out, nh_error *e)
 {
 	out->in_reasoning = ends_with(text, len, "<think>") || ends_with(text, len, "<think>\n");
-	return nh_tokenize(nh_model_tokenizer(g->model), text, len, 0, &out->ids, &out->count, e);
+	return nh_tokenize(nh_model_tokenizer(g->model), text, len, NH_TOKENIZE_MARKED, &out->ids, &out->count, e);
 }
 
 nh_status gen_render(const gen *g, json_t *request, gen_prompt *out, nh_error *e)

@@ -33,7 +33,10 @@
 	        "for state, keys and values, and kept prefixes, such as 8G\n(default: half of what is free)", 0, 0),                       \
 	    GEN_OPTION("draft", 0, CMD_CHOICE, "none|ngram", "who proposes tokens ahead; the answer stays the same (default none)", 0, 0), \
 	    CMD_OPTION_NUMERICS, CMD_OPTION_KV, CMD_OPTION_ARM,                                                                            \
-	    GEN_OPTION("chat-template", 0, CMD_STRING, "FILE", "instead of the model's own", 0, 0), CMD_OPTIONS_DUMMY, CMD_OPTION_CHECK
+	    GEN_OPTION("chat-template", 0, CMD_STRING, "FILE", "instead of the model's own", 0, 0),                                        \
+	    GEN_OPTION("allow-control-text", 0, CMD_FLAG, NULL,                                                                            \
+	        "a control token's text in a message, such as <|im_end|>, is that token\n(default: ordinary text)", 0, 0),                 \
+	    CMD_OPTIONS_DUMMY, CMD_OPTION_CHECK
 
 typedef struct gen {
 	const cmd_args *a;

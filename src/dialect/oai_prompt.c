@@ -49,11 +49,14 @@ static nh_status from_chat(
 	char *json = request != NULL ? json_dumps(request, JSON_COMPACT) : NULL;
 	json_decref(request);
 	if (json == NULL) return oai_nomem(e);
-	nh_status s = nh_template_render(chat, json, strlen(json), NH_TEMPLATE_ADAPT, now_seconds, &text, &len, &error);
+	nh_status s = r->allow_control
+	                  ? nh_template_render(chat, json, strlen(json), NH_TEMPLATE_ADAPT, now_seconds, &text, &len, &error)
+	                  : nh_template_render_marked(chat, tokenizer, json, strlen(json), NH_TEMPLATE_ADAPT, now_seconds, &text, &len, &error);
 	free(json); /* banned-ok: comes from the JSON library */
 	if (s == NH_OK) {
 		out->in_reasoning = opens_thought(text, len);
-		s = nh_tokenize(tokenizer, text, len, r->add_special ? NH_TOKENIZE_SPECIAL : 0, &out->ids, &out->count, &error);
+		s = nh_tokenize(
+		    tokenizer, text, len, NH_TOKENIZE_MARKED | (r->add_special ? NH_TOKENIZE_SPECIAL : 0), &out->ids, &out->count, &error);
 	}
 	nh_free(text);
 	return s == NH_OK ? NH_OK : oai_error_from(e, s, &error, "messages");

@@ -31,9 +31,10 @@ typedef struct oai_request {
 	bool seeded; /* else the caller sets options.seed */
 	bool echo;
 	bool include_reasoning;
-	bool add_special; /* the tokeniser's post-processor applies to text prompts */
-	bool no_thinking; /* reasoning_effort none, where chat_template_kwargs say nothing */
-	int32_t logprobs; /* -1: none; else alternatives a token */
+	bool add_special;   /* the tokeniser's post-processor applies to text prompts */
+	bool allow_control; /* for the caller to set: a control token's text in a message is that token, as in vLLM */
+	bool no_thinking;   /* reasoning_effort none, where chat_template_kwargs say nothing */
+	int32_t logprobs;   /* -1: none; else alternatives a token */
 	/* All of it but prompt, prompt_tokens and starts_in_reasoning. */
 	nh_request_options options;
 	const char **stop;          /* own array, borrows of body */

@@ -81,9 +81,60 @@ nh_status tok_grow(tok_call *c, size_t count)
 
 static nh_status words(tok_call *c, const char *text, size_t len) { return tok_split(c, text, len, tok_word); }
 
+/* ---- marks ---- */
+
+/* The number of marks before an offset. */
+static size_t marks_before(const tok_call *c, size_t offset)
+{
+	size_t lo = 0, hi = c->mark_count;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (c->marks[mid] < offset) lo = mid + 1;
+		else hi = mid;
+	}
+	return lo;
+}
+
+bool tok_marked(const tok_call *c, const char *at)
+{
+	uintptr_t here = (uintptr_t)at, whole = (uintptr_t)c->whole;
+	if (here < whole || here - whole >= c->text_len) return c->near_mark;
+	size_t i = marks_before(c, here - whole);
+	return i < c->mark_count && c->marks[i] == here - whole;
+}
+
+/* Takes the marks out of the text. */
+static nh_status take_marks(tok_call *c, buf *clean, const char *text, size_t len)
+{
+	for (size_t i = 0; i < len;) {
+		const char *next = memchr(text + i, TOK_MARK, len - i);
+		size_t n = next ? (size_t)(next - text) - i : len - i;
+		buf_append(clean, text + i, n);
+		i += n + 1;
+		if (!next) break;
+		if (c->mark_count == c->mark_cap) {
+			size_t cap = c->mark_cap ? c->mark_cap * 2 : 16;
+			size_t *grown = mem_resize(c->marks, cap, sizeof *grown);
+			if (!grown) return ERR_NOMEM(c->e);
+			c->marks = grown;
+			c->mark_cap = cap;
+		}
+		c->marks[c->mark_count++] = clean->len;
+	}
+	if (clean->failed) return ERR_NOMEM(c->e);
+	if (uni_valid_prefix(clean->data ? clean->data : "", clean->len) != clean->len)
+		return ERR(c->e, NH_ERR_ARG, "%s: the marked text is not UTF-8", c->t->name);
+	if (c->mark_count > 0) c->flags |= TOK_PLAIN_SPECIAL; /* of words: no merge gives a special token either */
+	return NH_OK;
+}
+
 static nh_status stretch(tok_call *c, const char *text, size_t len)
 {
 	const tokenizer *t = c->t;
+	if (c->mark_count > 0 && t->form_count > 0) {
+		size_t at = (size_t)(text - c->whole);
+		c->near_mark = marks_before(c, at) < marks_before(c, at + len);
+	}
 	TRY(tok_normalize(t, &c->normal, text, len, &text, &len, c->e));
 	return c->flags & TOK_PLAIN_ADDED ? words(c, text, len) : tok_trie_cut(c, &t->norm_trie, text, len, words);
 }
@@ -106,9 +157,16 @@ nh_status tok_encode(const tokenizer *t, const char *text, size_t len, unsigned 
 	size_t count = out->count;
 	if (len > TEXT_LIMIT) return ERR(e, NH_ERR_LIMIT, "%s: text of %zu bytes, at most %zu are encoded at once", t->name, len, TEXT_LIMIT);
 	if (flags & TOK_PLAIN_ADDED) flags |= TOK_PLAIN_SPECIAL;
+	if ((flags & TOK_MARKED) && len > 0 && !memchr(text, TOK_MARK, len)) flags &= ~TOK_MARKED;
 	nh_status s = tok_call_init(&c, t, flags, out, e);
 	c.text_len = len;
-	if (s == NH_OK && len > 0 && uni_valid_prefix(text, len) != len) {
+	if (s == NH_OK && (flags & TOK_MARKED)) {
+		bool plain = flags & TOK_PLAIN_SPECIAL;
+		s = take_marks(&c, &repaired, text, len);
+		text = c.whole = repaired.data ? repaired.data : "";
+		len = c.text_len = repaired.len;
+		if (plain) c.mark_count = 0; /* all of it is, marked or not */
+	} else if (s == NH_OK && len > 0 && uni_valid_prefix(text, len) != len) {
 		uni_repair(&repaired, text, len);
 		if (repaired.failed) s = ERR_NOMEM(e);
 		text = repaired.data;

@@ -41,6 +41,10 @@ void tok_ids_deinit(tok_ids *v); /* safe on a zeroed one */
 #define TOK_PLAIN_SPECIAL \
 	2u /* texts of special tokens are ordinary text; other added tokens (<think>) are still recognised, as in the reference's
                                 encode_special_tokens. No special id is then made from the text in any way */
+#define TOK_MARKED \
+	8u /* TOK_MARK is no text but a mark: at what follows it no special token begins, so it is ordinary text where it reads like one. Between
+                                marks all is as without the flag. A text with marks must be UTF-8 else (NH_ERR_ARG) */
+#define TOK_MARK '\xFF'    /* a byte that no UTF-8 text holds */
 #define TOK_PLAIN_ADDED 4u /* texts of all added tokens are ordinary text; implies TOK_PLAIN_SPECIAL */
 
 /* Appends the ids of `len` bytes of text to *out (zeroed or in use). Bytes that are not UTF-8 are read as U+FFFD, one for each
@@ -55,6 +59,10 @@ const char *tok_piece(const tokenizer *t, int32_t id, size_t *len);
 
 /* The id of an added token by its text, else of a vocabulary piece by its bytes; -1 when there is none. */
 int32_t tok_find(const tokenizer *t, const char *text, size_t len);
+
+/* Whether a special token's text begins at text[0]: the whole of it, only a beginning that the text's end cuts off, or neither. */
+typedef enum tok_reads { TOK_READS_PLAIN, TOK_READS_PART, TOK_READS_SPECIAL } tok_reads;
+tok_reads tok_reads_special(const tokenizer *t, const char *text, size_t len);
 
 bool tok_is_special(const tokenizer *t, int32_t id); /* an added token with special: true; skipped by skip_special decoding */
 bool tok_is_added(const tokenizer *t, int32_t id);

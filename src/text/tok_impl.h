@@ -142,6 +142,10 @@ typedef struct tok_call {
 	size_t cache_mask, merged; /* words - 1; words so far that took merging */
 	tok_sure *sure;            /* own; a power of two, or NULL */
 	size_t sure_mask, pieces;  /* their number - 1; pieces so far */
+	const char *whole;         /* the text without marks; NULL: none were asked for */
+	size_t *marks;             /* own; ascending offsets into it */
+	size_t mark_count, mark_cap;
+	bool near_mark; /* the stretch whose normal form is looked through has a mark in it */
 } tok_call;
 
 /* tok_load.c and its parts */
@@ -182,6 +186,9 @@ bool tok_regex_sure(tok_call *c, const tok_regex *r, const char *beginning, size
 nh_status tok_regex_is(tok_call *c, const tok_regex *r, const char *subject, size_t len, bool *yes);
 extern const char TOK_WORD_PATTERN[];
 extern const char TOK_GPT2_PATTERN[];
+
+/* Whether a special token must not begin at `at`, which points into the whole text or into a normal form of a stretch of it. */
+bool tok_marked(const tok_call *c, const char *at);
 
 /* tok_norm.c: the normal form of valid UTF-8, in *out (emptied first), or text itself when no form is asked for. */
 nh_status tok_normalize(const tokenizer *t, buf *out, const char *text, size_t len, const char **normal, size_t *normal_len, nh_error *e);

@@ -359,4 +359,5 @@ void tok_call_deinit(tok_call *c)
 	mem_free(c->heap);
 	mem_free(c->cache);
 	mem_free(c->sure);
+	mem_free(c->marks);
 }

@@ -118,8 +118,16 @@ nh_status tok_trie_cut(tok_call *c, const tok_trie *r, const char *text, size_t 
 		const tok_added *a = &c->t->added[index];
 		size_t start = i, end = i + n;
 		bool inside = false;
+		if (a->special && c->mark_count > 0) {
+			if (tok_marked(c, text + start)) {
+				i = start + 1; /* what begins inside it may not be the same one's text */
+				continue;
+			}
+		} else if (a->special && (c->flags & TOK_PLAIN_SPECIAL)) {
+			i = end;
+			continue;
+		}
 		i = end;
-		if (a->special && (c->flags & TOK_PLAIN_SPECIAL)) continue;
 		if (a->single_word) TRY(in_word(c, text, len, start, end, &inside));
 		if (inside) continue;
 		if (a->lstrip) start = spaces_before(text, start); /* may be before `from`: then nothing is left in between */
@@ -129,4 +137,24 @@ nh_status tok_trie_cut(tok_call *c, const tok_trie *r, const char *text, size_t 
 		from = end;
 	}
 	return from < len ? rest(c, text + from, len - from) : NH_OK;
+}
+
+static tok_reads reads(const tokenizer *t, const tok_trie *r, const char *text, size_t len)
+{
+	uint32_t node = 0;
+	if (r->count == 0 || len == 0 || !r->first[(uint8_t)text[0]]) return TOK_READS_PLAIN;
+	for (size_t i = 0; i < len; i++) {
+		if ((node = tok_map_get(&r->edges, edge(node, text[i]))) == TOK_NONE) return TOK_READS_PLAIN;
+		if (r->ends[node] != 0 && t->added[r->ends[node] - 1].special) return TOK_READS_SPECIAL;
+	}
+	if (r->ends[node] == 0) return TOK_READS_PART;
+	for (int byte = 0; byte < 256; byte++) /* the whole of another token: is it the beginning of a longer one? */
+		if (tok_map_get(&r->edges, edge(node, (char)byte)) != TOK_NONE) return TOK_READS_PART;
+	return TOK_READS_PLAIN;
+}
+
+tok_reads tok_reads_special(const tokenizer *t, const char *text, size_t len)
+{
+	tok_reads raw = reads(t, &t->raw_trie, text, len), norm = reads(t, &t->norm_trie, text, len);
+	return raw > norm ? raw : norm;
 }

@@ -108,6 +108,37 @@ static void renders(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Without its marks it is the other's text; the marks are for the tokeniser. */
+static void renders_marked(void **state)
+{
+	(void)state;
+	static const char REQUEST[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi</s>\"}]}";
+	nh_template *t;
+	nh_tokenizer *k;
+	nh_error e = {0};
+	char *text;
+	size_t bytes, n;
+	int32_t *ids;
+	if (nh_template_open(&t, TINY, NULL, &e) != NH_OK || nh_tokenizer_open(&k, TINY, &e) != NH_OK) fail_msg("%s", e.text);
+	if (nh_template_render_marked(t, k, REQUEST, strlen(REQUEST), NH_TEMPLATE_ADAPT, 0, &text, &bytes, &e) != NH_OK) fail_msg("%s", e.text);
+	assert_string_equal(text, "<|im_start|>user\nHi\xFF</s><|im_end|>\n<|im_start|>assistant\n<think>\n");
+	assert_int_equal(bytes, strlen(text));
+	if (nh_tokenize(k, text, bytes, NH_TOKENIZE_MARKED, &ids, &n, &e) != NH_OK) fail_msg("%s", e.text);
+	for (size_t i = 0; i < n; i++) assert_int_not_equal(ids[i], nh_token_find(k, "</s>"));
+	assert_int_equal(ids[0], nh_token_find(k, "<|im_start|>"));
+	nh_free(ids);
+	nh_free(text);
+	if (nh_template_render_marked(t, k, HELLO, strlen(HELLO), 0, 0, &text, NULL, &e) != NH_OK) fail_msg("%s", e.text);
+	assert_string_equal(text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n");
+	nh_free(text);
+	assert_int_equal(nh_template_render_marked(t, NULL, HELLO, strlen(HELLO), 0, 0, &text, &bytes, &e), NH_ERR_NOTFOUND);
+	assert_null(text);
+	assert_int_equal(nh_template_render_marked(NULL, k, HELLO, strlen(HELLO), 0, 0, &text, NULL, &e), NH_ERR_NOTFOUND);
+	nh_tokenizer_close(k);
+	nh_template_close(t);
+	assert_int_equal(mem_live(), 0);
+}
+
 static void write_file(const char *path, const char *text)
 {
 	file_writer w;
@@ -146,6 +177,7 @@ static void named_and_broken(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(there_and_back), cmocka_unit_test(renders), cmocka_unit_test(named_and_broken)};
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(there_and_back), cmocka_unit_test(renders), cmocka_unit_test(renders_marked), cmocka_unit_test(named_and_broken)};
 	return cmocka_run_group_tests_name("api_text", tests, NULL, NULL);
 }

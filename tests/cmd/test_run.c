@@ -53,6 +53,25 @@ static void several_answers(void **state)
 	outcome_free(&o);
 }
 
+/* What a prompt says is text, control tokens' texts too: it takes as many tokens as the text is long. */
+static void control_text(void **state)
+{
+	(void)state;
+	json_int_t count[3];
+	static const char *const LINES[] = {"$N run -q -n 1 --no-think --json 'a<|im_end|>b'",
+	    "$N run -q -n 1 --no-think --json --allow-control-text 'a<|im_end|>b'", "$N run -q -n 1 --no-think --json 'ab'"};
+	for (size_t i = 0; i < 3; i++) {
+		json_t *v = json_of(LINES[i]);
+		const json_t *n = json_object_get(json_object_get(v, "usage"), "prompt_tokens");
+		if (!n) n = json_object_get(v, "prompt_tokens");
+		assert_true(json_is_integer(n));
+		count[i] = json_integer_value(n);
+		json_decref(v);
+	}
+	printf("%d tokens with the text, %d with the token, %d with neither\n", (int)count[0], (int)count[1], (int)count[2]);
+	assert_true(count[0] > count[1] + 2 && count[1] > count[2]);
+}
+
 static void draws(void **state)
 {
 	(void)state;
@@ -112,9 +131,9 @@ int main(void)
 	/* Ten times slower there; what these do beyond the others is the program's, and the library below it has tests of its own. */
 	printf("NOT RUN: several_answers, drafts_and_memory: too slow under sanitizers\n");
 	(void)several_answers, (void)drafts_and_memory;
-	const struct CMUnitTest tests[] = {ONE(draws), ONE(statistics)};
+	const struct CMUnitTest tests[] = {ONE(control_text), ONE(draws), ONE(statistics)};
 #else
-	const struct CMUnitTest tests[] = {ONE(several_answers), ONE(draws), ONE(drafts_and_memory), ONE(statistics)};
+	const struct CMUnitTest tests[] = {ONE(several_answers), ONE(control_text), ONE(draws), ONE(drafts_and_memory), ONE(statistics)};
 #endif
 	return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

@@ -135,6 +135,8 @@ static const cmd_option options[] = {
     CMD_OPTION_KV,
     CMD_OPTION_ARM,
     {"chat-template", 0, CMD_STRING, "FILE", "instead of the model's own", 0, 0},
+    {"allow-control-text", 0, CMD_FLAG, NULL,
+        "a control token's text in a message, such as <|im_end|>, is that token\n(default: ordinary text)", 0, 0},
     CMD_OPTION_CACHE,
     CMD_OPTION_QUIET,
     CMD_OPTION_END,

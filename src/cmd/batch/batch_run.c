@@ -152,6 +152,7 @@ static nh_status prepare(runner *u, active *t)
 	TRY(oai_request_parse(&t->request, t->in.kind, t->in.body, &defaults, &t->e));
 	if (t->request->stream) return oai_refuse(&t->e, "stream", "is true, a batch answers at once: only false is supported");
 	if (!t->request->seeded) t->request->options.seed = batch_seed(t->name);
+	t->request->allow_control = cmd_flag(u->j->a, "allow-control-text");
 	note_ignored(u, t);
 	snprintf(t->id, sizeof t->id, "%s-%s", t->in.kind == OAI_CHAT ? "chatcmpl" : "cmpl", t->name);
 	return oai_reply_open(&t->reply, t->request, t->id, (int64_t)time(NULL), u->j->info.name, nh_model_tokenizer(u->j->model), &t->e);
