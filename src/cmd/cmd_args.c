@@ -69,7 +69,7 @@ bool cmd_parse_bytes(const char *text, uint64_t *out)
 	if (!isdigit((unsigned char)*text)) return false;
 	double v = strtod(text, &end);
 	for (size_t i = 0; i < ARRAY_LEN(units); i++) {
-		if (strcmp(end, units[i].name) != 0) continue;
+		if (strcasecmp(end, units[i].name) != 0) continue;
 		v *= units[i].factor;
 		if (!(v < 1e18)) return false;
 		*out = (uint64_t)v;

@@ -23,7 +23,7 @@ typedef enum cmd_kind {
 	CMD_CHOICE, /* one of the words of metavar, "auto|bf16|fp8" */
 	CMD_INT,    /* decimal; lo..hi where hi > lo */
 	CMD_REAL,   /* finite; lo..hi where hi > lo */
-	CMD_BYTES,  /* a size: 24G, 512M, 1.5GiB, 800000; K M G T are powers of 1024, KB MB GB TB of 1000 */
+	CMD_BYTES,  /* a size: 24G, 512M, 1.5GiB, 800000; K M G T are powers of 1024, KB MB GB TB of 1000; in either case */
 	CMD_LIST    /* text, may be repeated */
 } cmd_kind;
 

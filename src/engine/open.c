@@ -71,6 +71,8 @@ static nh_status read_documents(engine_model *m, const char *path, const open_op
 	char *gen = path_join(m->dir.dir, "generation_config.json"), *quant = path_join(m->dir.dir, "hf_quant_config.json");
 	nh_status s = gen && quant ? NH_OK : ERR_NOMEM(e);
 	if (s == NH_OK) s = generation_load(&m->gen, m->config, m->dir.config, gen, e);
+	if (s == NH_OK && m->gen.unserved[0])
+		log_line(&m->log, NH_LOG_NOTICE, "%s: not done here, and without effect: %s", gen, m->gen.unserved);
 	if (s == NH_OK) s = quant_load(&m->quant, m->config, m->dir.config, quant, e);
 	mem_free(gen);
 	mem_free(quant);

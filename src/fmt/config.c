@@ -153,6 +153,7 @@ nh_status generation_read(
 	TRY(add_ends(out, gen_config, gen_name, vocab - 1, e));
 	TRY(read_id(gen_config, gen_name, "bos_token_id", vocab - 1, &out->bos, e));
 	TRY(read_id(gen_config, gen_name, "pad_token_id", vocab - 1, &out->pad, e));
+	generation_unserved(gen_config, out->unserved, sizeof out->unserved);
 	return read_sampling(out, gen_config, gen_name, e);
 }
 

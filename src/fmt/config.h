@@ -34,13 +34,17 @@ typedef struct generation {
 	double min_p;              /* 0 <= p <= 1; 0 */
 	double repetition_penalty; /* > 0; 1 */
 	int64_t max_new_tokens;    /* >= 1; 0 = not given */
+	char unserved[256];        /* keys of generation_config.json that ask for what is not done here, "a, b"; "": none */
 } generation;
 
 /* gen_config (the parsed generation_config.json) may be NULL. Ids are checked to be in 0..vocab-1 when config.json has a vocab_size. */
 nh_status generation_read(
     generation *out, const json_t *config, const char *config_name, const json_t *gen_config, const char *gen_name, nh_error *e);
 
-/* The same with the file at `path`; a file that is not there (or path NULL) leaves config.json's facts. */
+/* Names what generation.unserved says, into size bytes (at least 8); a list that is too long ends with "...". */
+void generation_unserved(const json_t *gen_config, char *names, size_t size);
+
+/* The same as generation_read with the file at `path`; a file that is not there (or path NULL) leaves config.json's facts. */
 nh_status generation_load(generation *out, const json_t *config, const char *config_name, const char *path, nh_error *e);
 
 #endif

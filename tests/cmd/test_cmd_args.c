@@ -134,7 +134,7 @@ static void sizes_have_units(void **state)
 		const char *text;
 		uint64_t bytes;
 	} rows[] = {{"0", 0}, {"1.5K", 1536}, {"3KB", 3000}, {"2M", 2u << 20}, {"80G", 80ull << 30}, {"80GB", 80000000000},
-	    {"1TiB", 1ull << 40}, {"7B", 7}};
+	    {"80g", 80ull << 30}, {"80gb", 80000000000}, {"1.5gib", 3ull << 29}, {"3kB", 3000}, {"1TiB", 1ull << 40}, {"7B", 7}};
 	for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
 		uint64_t v;
 		assert_true(cmd_parse_bytes(rows[k].text, &v));
