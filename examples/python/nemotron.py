@@ -49,7 +49,9 @@ class _ModelOptions(Structure):
     _c_name_ = "nh_model_options"
     _fields_ = [("size", c_size_t), ("cache_root", c_char_p), ("arm", c_char_p), ("numerics", c_char_p), ("kv_dtype", c_char_p),
                 ("chat_template", c_char_p), ("threads", c_int32), ("check", c_bool), ("profile", c_bool), ("log", c_void_p),
-                ("log_user", c_void_p), ("log_level", c_int32), ("progress", c_void_p), ("progress_user", c_void_p)]
+                ("log_user", c_void_p), ("log_level", c_int32), ("progress", c_void_p), ("progress_user", c_void_p),
+                ("load_format", c_char_p), ("like", c_char_p), ("layers", c_int32), ("uniform_routing", c_bool), ("dummy_seed", c_uint64),
+                ("isa", c_char_p)]
 
 
 class _ModelInfo(Structure):
@@ -57,7 +59,8 @@ class _ModelInfo(Structure):
     _fields_ = [("size", c_size_t), ("path", c_char_p), ("name", c_char_p), ("identity", c_char_p), ("pattern", c_char_p),
                 ("arm", c_char_p), ("numerics", c_char_p), ("kv_dtype", c_char_p), ("formats", c_char_p), ("layers", c_int32),
                 ("hidden", c_int32), ("vocab", c_int32), ("chunk", c_int32), ("max_context", c_int64), ("weight_bytes", c_uint64),
-                ("scratch_bytes", c_uint64), ("kv_bytes_token", c_uint64), ("state_bytes_sequence", c_uint64), ("has_w4a4", c_bool)]
+                ("scratch_bytes", c_uint64), ("kv_bytes_token", c_uint64), ("state_bytes_sequence", c_uint64), ("has_w4a4", c_bool),
+                ("load_bytes", c_uint64), ("load_us", c_uint64), ("dummy", c_bool), ("tier", c_char_p)]
 
 
 class _EngineOptions(Structure):

@@ -17,7 +17,7 @@ typedef struct nh_model nh_model;
 typedef struct nh_model_options {
 	size_t size;
 	const char *cache_root;    /* Hugging Face hub cache in which org/name is looked up; NULL: only folders are understood */
-	const char *arm;           /* "ref"; NULL: the best arm of this build that can run the model */
+	const char *arm;           /* "cpu", "ref"; NULL: the fastest arm of this build that has the profile */
 	const char *numerics;      /* profile: "exact", "exact-wo", "portable", "hopper"; NULL: the arm's default */
 	const char *kv_dtype;      /* "auto" (the checkpoint's), "bf16", "fp8"; NULL: auto */
 	const char *chat_template; /* path of a template file used instead of the model's own; NULL: the model's */

@@ -8,7 +8,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/ref/ref_backend.h"
 
-static const backend *const BACKENDS[] = {&ref_backend, &cpu_backend};
+static const backend *const BACKENDS[] = {&cpu_backend, &ref_backend};
 
 const backend *backend_at(int i) { return i >= 0 && (size_t)i < sizeof BACKENDS / sizeof *BACKENDS ? BACKENDS[i] : NULL; }
 

@@ -10,6 +10,12 @@
 nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, const nh_engine_options *options, nh_model **model,
     nh_engine **engine, nh_error *e)
 {
+	return cmd_open_on(a, path, NULL, profile, options, model, engine, e);
+}
+
+nh_status cmd_open_on(const cmd_args *a, const char *path, const char *arm, const char *profile, const nh_engine_options *options,
+    nh_model **model, nh_engine **engine, nh_error *e)
+{
 	nh_model_options mo;
 	nh_engine_options eo;
 	cmd_progress progress;
@@ -18,7 +24,7 @@ nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, con
 	nh_model_options_init(&mo, sizeof mo);
 	nh_engine_options_init(&eo, sizeof eo);
 	mo.cache_root = cache;
-	mo.arm = cmd_string(a, "arm", NULL);
+	mo.arm = cmd_string(a, "arm", arm);
 	mo.isa = cmd_string(a, "cpu-isa", NULL);
 	mo.threads = (int32_t)cmd_int(a, "threads", 0);
 	mo.numerics = profile ? profile : cmd_string(a, "numerics", NULL);

@@ -44,5 +44,8 @@
  * Ctrl-C. profile: used instead of --numerics where not NULL. Both are NULL on failure. engine options NULL: defaults; engine NULL: no engine. */
 nh_status cmd_open(const cmd_args *a, const char *path, const char *profile, const nh_engine_options *options, nh_model **model,
     nh_engine **engine, nh_error *e);
+/* The same on `arm` where --arm is not given; NULL: the default arm. */
+nh_status cmd_open_on(const cmd_args *a, const char *path, const char *arm, const char *profile, const nh_engine_options *options,
+    nh_model **model, nh_engine **engine, nh_error *e);
 
 #endif

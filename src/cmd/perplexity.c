@@ -67,7 +67,8 @@ static int tell(const job *j)
 		cmd_out_json(o, 2);
 		return CMD_OK;
 	}
-	cmd_outf("model       %s (arm %s, profile %s, KV %s)\n", j->info.path, j->info.arm, j->info.numerics, j->info.kv_dtype);
+	cmd_outf(
+	    "model       %s (arm %s (%s), profile %s, KV %s)\n", j->info.path, j->info.arm, j->info.tier, j->info.numerics, j->info.kv_dtype);
 	cmd_outf("tokens      %lld, scored %lld, not scored %lld: %s\n", (long long)j->tokens, (long long)j->t.scored,
 	    (long long)(j->tokens - j->t.scored), j->stride < j->context ? "the first of the text" : "the first of each window");
 	cmd_outf(

@@ -181,10 +181,10 @@ static void finish_text(run_job *j, const nh_event *ev)
 	cmd_note(j->a,
 	    "%" PRIu64 " prompt%s + %" PRIu64
 	    " generated tokens (%s); first token %.3f s; prefill %.0f tokens/s, decode %.0f tokens/s; %s; arm "
-	    "%s, %s; reference-tier calls: %" PRIu64,
+	    "%s (%s), profile %s; reference-tier calls: %" PRIu64,
 	    s->prompt_tokens, reused, s->generated_tokens, gen_finish_word(ev->finish), (double)s->first_token_us / 1e6,
-	    gen_per_second(s->computed_tokens, s->prefill_us), gen_per_second(decoded, s->decode_us), drawn, j->g.info.arm, j->g.info.numerics,
-	    es.reference_calls);
+	    gen_per_second(s->computed_tokens, s->prefill_us), gen_per_second(decoded, s->decode_us), drawn, j->g.info.arm, j->g.info.tier,
+	    j->g.info.numerics, es.reference_calls);
 }
 
 static json_t *choice_json(const run_choice *c)

@@ -93,16 +93,29 @@ static const char *arm_name(int i) { return backend_at(i) ? backend_at(i)->name 
 static const char *profile_name(int i) { return num_profile_at(i) ? num_profile_at(i)->name : NULL; }
 static const char *kv_name(int i) { return i < 3 ? (const char *const[]){"auto", "bf16", "fp8"}[i] : NULL; }
 
+static nh_status open_on(engine_model *m, const backend *arm, const open_options *o, nh_error *e)
+{
+	const char *profile = o->numerics ? o->numerics : arm->default_profile;
+	const backend_options b = {.log = &m->log, .threads = o->threads, .isa = o->isa, .num = num_profile(profile)};
+	if (!b.num) return unknown("numerics", profile, profile_name, e);
+	m->parts.arm = arm;
+	return arm->open(&m->base, &b, e);
+}
+
+/* The arm that was asked for, or the first that has the profile: Hopper's sums, say, are ref's alone. */
+static nh_status choose_arm(engine_model *m, const open_options *o, nh_error *e)
+{
+	const backend *asked = o->arm ? backend_find(o->arm) : backend_at(0);
+	if (!asked) return unknown("arm", o->arm ? o->arm : "none", arm_name, e);
+	nh_status s = open_on(m, asked, o, e);
+	for (int i = 1; s == NH_ERR_UNSUPPORTED && !o->arm && !o->isa && backend_at(i); i++) s = open_on(m, backend_at(i), o, e);
+	return s;
+}
+
 static nh_status open_arm(engine_model *m, const open_options *o, nh_error *e)
 {
 	engine_parts *p = &m->parts;
-	p->arm = o->arm ? backend_find(o->arm) : backend_at(0);
-	if (!p->arm) return unknown("arm", o->arm ? o->arm : "none", arm_name, e);
-	backend_options b = {.log = &m->log, .threads = o->threads, .isa = o->isa};
-	const char *profile = o->numerics ? o->numerics : p->arm->default_profile;
-	b.num = num_profile(profile);
-	if (!b.num) return unknown("numerics", profile, profile_name, e);
-	TRY(p->arm->open(&m->base, &b, e));
+	TRY(choose_arm(m, o, e));
 	p->base = p->x = m->base;
 	if (o->uniform && !p->arm->host_memory)
 		return ERR(

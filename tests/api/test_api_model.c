@@ -17,7 +17,8 @@ static void it_is_what_it_is(void **state)
 	assert_string_equal(i.path, TINY);
 	assert_string_equal(i.name, "tiny");
 	assert_string_equal(i.pattern, "MEMEM*EMEMEM*E");
-	assert_string_equal(i.arm, "ref");
+	assert_string_equal(i.arm, "cpu");
+	assert_true(strcmp(i.tier, "portable") == 0 || strcmp(i.tier, "avx2") == 0 || strcmp(i.tier, "avx512") == 0);
 	assert_string_equal(i.numerics, "portable");
 	assert_string_equal(i.kv_dtype, "fp8");
 	assert_non_null(strstr(i.formats, "fp8 "));
@@ -93,6 +94,7 @@ static void kv_types(void **state)
 		nh_model_options o;
 		nh_model_info info;
 		nh_model_options_init(&o, sizeof o);
+		o.arm = "ref";
 		o.numerics = CASES[i].numerics;
 		o.kv_dtype = CASES[i].asked;
 		assert_int_equal(nh_model_open(&m, TINY, &o, NULL), NH_OK);
@@ -101,6 +103,36 @@ static void kv_types(void **state)
 		assert_int_equal(info.kv_bytes_token, CASES[i].bytes);
 		nh_model_close(m);
 	}
+}
+
+/* Without a word about the arm, the first that has the profile. */
+static void an_arm_by_profile(void **state)
+{
+	(void)state;
+	nh_model *m;
+	nh_error e;
+	nh_model_options o;
+	nh_model_info info;
+	nh_model_options_init(&o, sizeof o);
+	o.numerics = "hopper";
+	assert_int_equal(nh_model_open(&m, TINY, &o, &e), NH_OK);
+	nh_model_get_info(m, &info, sizeof info);
+	assert_string_equal(info.arm, "ref");
+	nh_model_close(m);
+	o.arm = "cpu";
+	assert_int_equal(nh_model_open(&m, TINY, &o, &e), NH_ERR_UNSUPPORTED);
+	assert_non_null(strstr(e.text, "cpu: profile hopper"));
+	o.numerics = NULL;
+	o.isa = "abacus";
+	assert_int_equal(nh_model_open(&m, TINY, &o, &e), NH_ERR_ARG);
+	assert_non_null(strstr(e.text, "cpu_isa: is abacus, expected auto, portable, avx2 or avx512"));
+	o.isa = "portable";
+	o.arm = NULL;
+	assert_int_equal(nh_model_open(&m, TINY, &o, &e), NH_OK);
+	nh_model_get_info(m, &info, sizeof info);
+	assert_string_equal(info.tier, "portable");
+	nh_model_close(m);
+	assert_int_equal(mem_live(), 0);
 }
 
 typedef struct watch {
@@ -181,6 +213,7 @@ int main(void)
 	    cmocka_unit_test(it_is_what_it_is),
 	    cmocka_unit_test(what_is_refused),
 	    cmocka_unit_test(kv_types),
+	    cmocka_unit_test(an_arm_by_profile),
 	    cmocka_unit_test(progress_can_cancel),
 	    cmocka_unit_test(allocations_may_fail),
 	    cmocka_unit_test(profiles),

@@ -43,7 +43,7 @@ static void agrees_with_the_oracle(void **state)
 	json_t *g = json_load_file(NH_SHARED_DIR "/goldens/tiny-bf16.f64-exact.teacher.json", 0, NULL);
 	const json_t *list = json_object_get(g, "logprobs");
 	put_ids("ids", json_object_get(g, "prompt_token_ids"));
-	json_t *r = measured("$N perplexity --ids --json --logprobs --numerics exact " NH_SHARED_DIR "/models/tiny-bf16 $D/ids");
+	json_t *r = measured("$N perplexity --ids --json --logprobs --arm ref --numerics exact " NH_SHARED_DIR "/models/tiny-bf16 $D/ids");
 	const json_t *told = json_object_get(r, "logprobs");
 	assert_int_equal(json_array_size(told), json_array_size(list) - 1);
 	double sum = 0;

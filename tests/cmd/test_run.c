@@ -29,7 +29,7 @@ static bool same(const char *a, const char *b)
 }
 
 #define ASK "$N run -q -n 30 'What is a cat?' "
-#define IDS "$N run -q -t 0 --ids -n 24 '20 30 40 20 30 40 20 30' "
+#define IDS "$N run -q -t 0 --ids -n 64 '20 30 40 20 30 40 20 30' "
 
 static void several_answers(void **state)
 {

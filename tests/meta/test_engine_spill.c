@@ -199,7 +199,7 @@ static void another_engine_finds_them(void **state)
 	/* Another profile has other bits, and finds nothing. */
 	engine_model *was = m;
 	nh_error e = {0};
-	if (engine_model_open(&m, model_path, &(open_options){.numerics = "hopper"}, &e) != NH_OK) fail_msg("%s", e.text);
+	if (engine_model_open(&m, model_path, &(open_options){.arm = "ref", .numerics = "hopper"}, &e) != NH_OK) fail_msg("%s", e.text);
 	engine *g = open_engine(true);
 	assert_int_equal(ask(g, 0).reused, 0);
 	engine_close(g);

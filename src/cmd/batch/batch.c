@@ -97,9 +97,9 @@ static void tell(const batch_job *j)
 	double seconds = (double)c->elapsed_us / 1e6;
 	cmd_note(j->a,
 	    "%zu lines: %zu answered, %zu failed (%zu of the lines before this start); %" PRIu64 " prompt tokens (%" PRIu64
-	    " reused) + %" PRIu64 " generated in %.1f s, %.0f tokens/s; arm %s, %s",
+	    " reused) + %" PRIu64 " generated in %.1f s, %.0f tokens/s; arm %s (%s), profile %s",
 	    j->in.count, j->in.count - c->failed, c->failed, c->kept, c->prompt_tokens, c->reused_tokens, c->generated_tokens, seconds,
-	    seconds > 0 ? (double)c->generated_tokens / seconds : 0, j->info.arm, j->info.numerics);
+	    seconds > 0 ? (double)c->generated_tokens / seconds : 0, j->info.arm, j->info.tier, j->info.numerics);
 }
 
 static int run(const cmd_args *a)

@@ -122,7 +122,7 @@ static int with_goldens(const cmd_args *a, const char *model_path, golden *g, go
 	if (golden_load(g, cmd_operand(a, 1), e) != NH_OK || (other && golden_load(noise, other, e) != NH_OK)) return VERIFY_ERROR;
 	verify v = {.a = a, .g = g, .json = cmd_flag(a, "json"), .report = json_object()};
 	int status = VERIFY_ERROR;
-	if (cmd_open(a, model_path, choose(a, g), NULL, &v.model, &v.engine, e) == NH_OK) {
+	if (cmd_open_on(a, model_path, g->gate == GOLDEN_EXACT ? "ref" : NULL, choose(a, g), NULL, &v.model, &v.engine, e) == NH_OK) {
 		nh_model_get_info(v.model, &v.info, sizeof v.info);
 		introduce(&v);
 		nh_error differs = {0};
@@ -182,6 +182,7 @@ const cmd_def cmd_verify = {
              "  exact     every log-probability and arg-max of a float64 oracle, its tokens forced\n"
              "  strict    a free greedy run gives the golden's tokens: STRICT PASS, DIVERGENCE or SHORT\n"
              "  distance  with --noise: no farther from the golden than its engine is from itself: NEAR or FAR\n"
+             "An exact golden is judged on the ref arm, which computes in float64, unless --arm says otherwise.\n"
              "A golden of another checkpoint, or one that the profile cannot be judged by, is REFUSED.\n"
              "Exit status: 0 pass, 1 differs, 2 short (or wrong arguments), 3 refused, 4 could not run.",
     .examples = "nemotron verify models/tiny tests/golden/data/tiny-nvfp4.f64-exact.json\n"

@@ -312,7 +312,8 @@ int verify_trace(const cmd_args *a, const char *model_path, const char *trace_pa
 	if (!vllm && !(schema && strcmp(schema, "nemotron-trace/1") == 0))
 		ERR(e, NH_ERR_FORMAT, "%s: schema: is \"%.40s\", expected nemotron-trace/1 or nemotron-layers/1", trace_path,
 		    schema ? schema : "absent");
-	else if (cmd_open(a, model_path, cmd_string(a, "numerics", vllm ? "hopper" : "exact"), NULL, &v.model, &v.engine, e) == NH_OK &&
+	else if (cmd_open_on(a, model_path, vllm ? NULL : "ref", cmd_string(a, "numerics", vllm ? "hopper" : "exact"), NULL, &v.model,
+	             &v.engine, e) == NH_OK &&
 	         model_name(t, trace_path, v.model, name, e) == NH_OK && band_of(a, t, name, &band, e) == NH_OK) {
 		nh_model_get_info(v.model, &v.info, sizeof v.info);
 		verify_say(&v, "trace    %s (%s)\nmodel    %s\nours     arm %s, profile %s\n", trace_path, schema, v.info.path, v.info.arm,
