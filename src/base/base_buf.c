@@ -20,7 +20,7 @@ static bool reserve(buf *b, size_t more)
 	size_t need;
 	if (b->failed) return false;
 	if (!mem_add(b->len, more, &need) || need == (size_t)-1 || (b->limit && need > b->limit)) {
-		b->failed = true;
+		b->failed = b->over = true;
 		return false;
 	}
 	if (b->data && need < b->cap) return true;

@@ -15,6 +15,7 @@ typedef struct buf {
 	size_t len, cap;
 	size_t limit; /* most bytes it may hold; 0 = no limit */
 	bool failed;  /* out of memory or over the limit; further appends are no-ops */
+	bool over;    /* it failed because of the limit */
 } buf;
 
 void buf_deinit(buf *b); /* safe on a zeroed buf */

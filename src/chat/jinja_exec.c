@@ -257,7 +257,9 @@ bool jinja_call_macro(jenv *env, const jnode *m, const jargs *args, jv *out)
 static bool written(jenv *env)
 {
 	if (!env->out->failed) return true;
-	return jenv_limit(env, "the output is over %zu bytes, or memory is short", env->out->limit);
+	if (env->out->over) return jenv_limit(env, "the output is over %zu bytes", env->out->limit);
+	if (env->status == NH_OK) env->status = ERR_NOMEM(env->e);
+	return false;
 }
 
 static jflow exec_if(jenv *env, const jnode *n)

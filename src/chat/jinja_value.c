@@ -77,7 +77,7 @@ bool jenv_take(jenv *env, buf *b, jv *out)
 {
 	bool ok = !b->failed && env->status == NH_OK;
 	if (b->failed && env->status == NH_OK) {
-		if (b->limit) jenv_limit(env, "a text in the template is over %zu bytes, or memory is short", b->limit);
+		if (b->over) jenv_limit(env, "a text in the template is over %zu bytes", b->limit);
 		else env->status = ERR_NOMEM(env->e);
 	}
 	if (ok && b->len > UINT32_MAX) ok = jenv_limit(env, "a text in the template is over 4 GiB");
