@@ -47,6 +47,7 @@ typedef struct cpu_self {
 	ref_self ref; /* first: inherited ops take their working memory here */
 	cpu_pool *pool;
 	cpu_tier tier;
+	struct cpu_slab *slab; /* cpu_pack.c: where the next matrix goes; its matrices own it */
 } cpu_self;
 
 static inline cpu_self *cpu_self_of(const exec *x) { return x->self; }

@@ -128,4 +128,5 @@ const backend cpu_backend = {.name = "cpu",
     .free = cpu_free,
     .upload = cpu_upload,
     .download = cpu_download,
-    .tier_at = cpu_tier_at};
+    .tier_at = cpu_tier_at,
+    .repacks = true};

@@ -7,6 +7,17 @@
 
 #include "base/base_mem.h"
 
+/* An expert is a huge page and a half: alone it would leave hundreds of small pages to be mapped one by one. So matrices share blocks of huge
+ * pages; the last one to go takes its block along. Touched memory is what they hold: the rest of a block costs addresses only. */
+#define SLAB_BYTES ((size_t)64 << 20)
+#define SLAB_MATRIX (SLAB_BYTES / 4) /* a larger one has pages of its own */
+
+typedef struct cpu_slab {
+	uint8_t *bytes; /* own, pages */
+	size_t used;
+	size_t matrices;
+} cpu_slab;
+
 typedef struct packing {
 	cpu_mat *m;
 	const weight *w;
@@ -49,10 +60,41 @@ static mat_format format_of(const weight *w)
 	return w->dtype == NUM_E4M3 ? MAT_FP8 : MAT_FP4;
 }
 
-static void mat_free(cpu_mat *m)
+static void slab_leave(cpu_self *self, cpu_slab *s)
+{
+	if (--s->matrices > 0) return;
+	if (self->slab == s) self->slab = NULL;
+	mem_pages_free(s->bytes);
+	mem_free(s);
+}
+
+/* Memory for the tiles, zero; m->data is NULL where there is none. */
+static void take_data(cpu_self *self, cpu_mat *m, size_t bytes)
+{
+	if (bytes > SLAB_MATRIX) {
+		m->data = mem_pages(bytes);
+		return;
+	}
+	cpu_slab *s = self->slab;
+	if (!s || bytes > SLAB_BYTES - s->used) {
+		if (!(s = mem_alloc(sizeof *s))) return;
+		if (!(s->bytes = mem_pages(SLAB_BYTES))) {
+			mem_free(s);
+			return;
+		}
+		self->slab = s; /* the one before is its matrices' alone */
+	}
+	m->slab = s;
+	m->data = s->bytes + s->used;
+	s->used += (bytes + MEM_PAGE - 1) / MEM_PAGE * MEM_PAGE;
+	s->matrices++;
+}
+
+static void mat_free(cpu_self *self, cpu_mat *m)
 {
 	if (!m) return;
-	mem_pages_free(m->data);
+	if (m->slab) slab_leave(self, m->slab);
+	else mem_pages_free(m->data);
 	mem_free(m->nan);
 	mem_free(m);
 }
@@ -61,7 +103,7 @@ nh_status cpu_pack_import(exec *x, weight *w, nh_error *e)
 {
 	const ref_kernel *kernel;
 	TRY(ref_kernel_check(x, w, &kernel, e));
-	const cpu_self *self = cpu_self_of(x);
+	cpu_self *self = cpu_self_of(x);
 	cpu_mat *m = mem_alloc(sizeof *m);
 	if (!m) return ERR_NOMEM(e);
 	*m = (cpu_mat){.vec = vec_mat_of((int)self->tier),
@@ -75,10 +117,10 @@ nh_status cpu_pack_import(exec *x, weight *w, nh_error *e)
 	m->tile_bytes = m->vec->tile_bytes(m->format, w->k);
 	size_t bytes;
 	const bool nan = m->format == MAT_FP8 || m->format == MAT_FP4;
-	if (mem_mul((size_t)m->tiles, m->tile_bytes, &bytes)) m->data = mem_pages(bytes);
+	if (mem_mul((size_t)m->tiles, m->tile_bytes, &bytes)) take_data(self, m, bytes);
 	if (m->data && nan) m->nan = mem_array((size_t)m->tiles, MAT_TILE);
 	if (!m->data || (nan && !m->nan)) {
-		mat_free(m);
+		mat_free(self, m);
 		return ERR_NOMEM(e);
 	}
 	cpu_pool_run(self->pool, pack_range, &(packing){m, w, m->nan});
@@ -94,8 +136,7 @@ nh_status cpu_pack_import(exec *x, weight *w, nh_error *e)
 
 void cpu_pack_release(exec *x, weight *w)
 {
-	(void)x;
-	mat_free((cpu_mat *)w->bound);
+	mat_free(cpu_self_of(x), (cpu_mat *)w->bound);
 	w->bound = NULL;
 }
 

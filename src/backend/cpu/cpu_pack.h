@@ -17,8 +17,9 @@ typedef struct cpu_mat {
 	bool ints; /* rows in decode form are multiplied as integers */
 	int64_t n, k, tiles;
 	size_t tile_bytes;
-	uint8_t *data; /* own; tiles * tile_bytes */
-	uint8_t *nan;  /* own; [tiles * MAT_TILE], 1 for a row with a NaN that the layout cannot hold; NULL where there is none */
+	uint8_t *data;         /* tiles * tile_bytes */
+	struct cpu_slab *slab; /* holds data; NULL: own pages */
+	uint8_t *nan;          /* own; [tiles * MAT_TILE], 1 for a row with a NaN that the layout cannot hold; NULL where there is none */
 } cpu_mat;
 
 /* NULL, and the exec has failed, for a weight that was not imported. */
