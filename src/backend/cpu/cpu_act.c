@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * cpu_act.c: rows of activations and their products with tiles of packed weights. One or two rows are multiplied straight from the stream;
  * more of them meet a panel of a tile that is expanded once. The invariant that breaks first: which of these ways a row goes changes no bit
- * of it, and integers are used for rows in decode form only, whatever stands beside them.
+ * of it; integers are used for rows in decode form only, or for those of both forms, whatever stands beside them.
  */
 #include "backend/cpu/cpu_act.h"
 
@@ -14,13 +14,16 @@
 
 static int64_t chunks_of(int64_t k) { return (k + MAT_CHUNK - 1) / MAT_CHUNK; }
 
-bool cpu_rows_take(exec *x, op_id op, int64_t n, int64_t k, bool ints, cpu_rows *rows)
+bool cpu_rows_take(exec *x, op_id op, int64_t n, const cpu_mat *m, bool decode, cpu_rows *rows)
 {
-	*rows = (cpu_rows){.n = n, .k = k, .blocks = (k + MAT_BLOCK - 1) / MAT_BLOCK};
+	const bool ints = decode && m->ints;
+	*rows = (cpu_rows){.n = n, .k = m->k, .blocks = (m->k + MAT_BLOCK - 1) / MAT_BLOCK};
 	rows->f = ref_take(x, op, rows->blocks * n, MAT_BLOCK * sizeof *rows->f);
 	rows->narrow = ref_take(x, op, n, sizeof *rows->narrow);
-	if (ints) rows->ints = ref_take(x, op, n * chunks_of(k), sizeof *rows->ints);
-	return rows->f && rows->narrow && (!ints || rows->ints);
+	if (ints) rows->ints = ref_take(x, op, n * chunks_of(m->k), sizeof *rows->ints);
+	if (m->words) rows->words = ref_take(x, op, rows->blocks * n, MAT_BLOCK * sizeof *rows->words);
+	if (m->words) rows->scales = ref_take(x, op, rows->blocks * n, MAT_CHUNKS * sizeof *rows->scales);
+	return rows->f && rows->narrow && (!ints || rows->ints) && (!m->words || (rows->words && rows->scales));
 }
 
 void cpu_rows_pad(const cpu_rows *rows, int64_t i)
@@ -32,17 +35,25 @@ void cpu_rows_pad(const cpu_rows *rows, int64_t i)
 /* In exact profiles the grid is ref's own, in doubles; its results are f32 values. */
 static void exact_grid(const cpu_mat *m, const cpu_rows *rows, int64_t i, float input_scale, double *work)
 {
-	const double lift = m->format == MAT_FP8 ? (double)MAT_FP8_LIFT : 1.0;
+	const double lift = m->format == MAT_FP8 ? (double)m->vec->fp8_lift : 1.0;
 	for (int64_t j = 0; j < rows->k; j++) work[j] = (double)cpu_rows_at(rows, i, j / MAT_BLOCK)[j % MAT_BLOCK];
 	m->kernel->grid(work, rows->k, input_scale);
 	for (int64_t j = 0; j < rows->k; j++) cpu_rows_at(rows, i, j / MAT_BLOCK)[j % MAT_BLOCK] = (float)(work[j] * lift);
 }
+
+static int16_t *words_at(const cpu_rows *rows, int64_t i, int64_t block) { return rows->words + (block * rows->n + i) * MAT_BLOCK; }
+static float *scales_at(const cpu_rows *rows, int64_t i, int64_t block) { return rows->scales + (block * rows->n + i) * MAT_CHUNKS; }
 
 void cpu_rows_ready(const cpu_mat *m, const cpu_rows *rows, int64_t i, float input_scale, bool decode, double *work)
 {
 	if (m->kernel->grid && !m->eager) exact_grid(m, rows, i, input_scale, work);
 	else if (m->kernel->grid)
 		for (int64_t b = 0; b < rows->blocks; b++) m->vec->grid_fp8(cpu_rows_at(rows, i, b), MAT_BLOCK, 1.0f / input_scale);
+	if (m->words) {
+		rows->narrow[i] = m->vec->words->narrow(
+		    words_at(rows, i, 0), scales_at(rows, i, 0), rows->n, cpu_rows_at(rows, i, 0), rows->n * MAT_BLOCK, rows->k);
+		return;
+	}
 	rows->narrow[i] = m->ints && decode && m->vec->narrow(rows->ints + i, rows->n, cpu_rows_at(rows, i, 0), rows->n * MAT_BLOCK, rows->k);
 }
 
@@ -93,7 +104,8 @@ static void panel_tiles(const product *p, int64_t tile, int tiles)
 {
 	const cpu_rows *rows = p->pick->rows;
 	const vec_mat *v = p->m->vec;
-	const int64_t groups = (p->wide + MAT_ROWS - 1) / MAT_ROWS;
+	const int pairs = v->block2 ? tiles / 2 : 0; /* of panels, which meet more rows at once */
+	const int64_t most = pairs ? MAT_ROWS2 : MAT_ROWS, groups = (p->wide + most - 1) / most;
 	for (int64_t b = 0; b < rows->blocks; b++) {
 		const int64_t count = ref_min(MAT_BLOCK, rows->k - b * MAT_BLOCK);
 		for (int t = 0; t < tiles; t++)
@@ -101,11 +113,66 @@ static void panel_tiles(const product *p, int64_t tile, int tiles)
 		for (int64_t g = 0; g < groups; g++) { /* of even sizes: few rows keep the multipliers waiting */
 			const int64_t from = p->wide * g / groups;
 			const int n = (int)(p->wide * (g + 1) / groups - from);
-			const float *x[MAT_ROWS];
+			const float *x[MAT_ROWS2];
 			for (int i = 0; i < n; i++) x[i] = cpu_rows_at(rows, row_of(p, from + i), b);
-			for (int t = 0; t < tiles; t++)
-				v->block(p->space->sums + t * p->pitch + from * MAT_TILE, x, n, p->space->panel + t * MAT_BLOCK * MAT_TILE, count, b == 0);
+			float *sums = p->space->sums + from * MAT_TILE;
+			const float *panel = p->space->panel;
+			for (int t = 0; t < pairs; t++, sums += 2 * p->pitch, panel += 2 * MAT_BLOCK * MAT_TILE)
+				v->block2(sums, p->pitch, x, n, panel, count, b == 0);
+			for (int t = 2 * pairs; t < tiles; t++, sums += p->pitch, panel += MAT_BLOCK * MAT_TILE)
+				for (int i = 0; i < n; i += MAT_ROWS)
+					v->block(sums + i * MAT_TILE, x + i, n - i < MAT_ROWS ? n - i : MAT_ROWS, panel, count, b == 0);
 		}
+	}
+}
+
+/* Block b of the n narrow rows from `from` on, one behind the other: as they stand, where they do. */
+typedef struct word_rows {
+	int n;
+	const int16_t *words;
+	const float *scales;
+	int16_t word_space[MAT_WORD_ROWS * MAT_BLOCK];
+	float scale_space[MAT_WORD_ROWS * MAT_CHUNKS];
+} word_rows;
+
+static void word_rows_find(const product *p, int64_t from, int n, int64_t b, word_rows *w)
+{
+	const cpu_rows *rows = p->pick->rows;
+	const int64_t first = row_of(p, from);
+	bool apart = false;
+	w->n = n;
+	for (int i = 1; i < n; i++) apart |= row_of(p, from + i) != first + i;
+	w->words = apart ? w->word_space : words_at(rows, first, b);
+	w->scales = apart ? w->scale_space : scales_at(rows, first, b);
+	for (int i = 0; i < n && apart; i++) {
+		memcpy(w->word_space + i * MAT_BLOCK, words_at(rows, row_of(p, from + i), b), MAT_BLOCK * sizeof *w->words);
+		memcpy(w->scale_space + i * MAT_CHUNKS, scales_at(rows, row_of(p, from + i), b), MAT_CHUNKS * sizeof *w->scales);
+	}
+}
+
+static void word_tiles(const product *p, int64_t tile, int tiles)
+{
+	const cpu_rows *rows = p->pick->rows;
+	const mat_words *v = p->m->vec->words;
+	float *sums = p->space->sums + p->wide * MAT_TILE;
+	const int64_t groups = (p->narrow + MAT_WORD_ROWS - 1) / MAT_WORD_ROWS, first = row_of(p, p->wide);
+	for (int t = 0; t < tiles && p->narrow == 1; t++)
+		v->gemv(sums + t * p->pitch, cpu_mat_tile(p->m, tile + t), words_at(rows, first, 0), scales_at(rows, first, 0), rows->n, rows->k);
+	/* Rows that stand together meet two panels at a time, which stay in the first cache; others are gathered once for all panels. */
+	const int step = row_of(p, p->wide + p->narrow - 1) - first == p->narrow - 1 ? 2 : tiles;
+	for (int64_t b = 0; b < rows->blocks && p->narrow > 1; b++) {
+		const int64_t count = ref_min(MAT_BLOCK, rows->k - b * MAT_BLOCK);
+		for (int t = 0; t < tiles; t++)
+			v->expand(p->space->panel + t * MAT_BLOCK * MAT_TILE, cpu_mat_tile(p->m, tile + t), b * MAT_BLOCK, count);
+		for (int t = 0; t < tiles; t += step)
+			for (int64_t g = 0; g < groups; g++) { /* of even sizes */
+				const int64_t from = p->narrow * g / groups;
+				word_rows w;
+				word_rows_find(p, p->wide + from, (int)(p->narrow * (g + 1) / groups - from), b, &w);
+				for (int u = t; u < tiles && u < t + step; u++)
+					v->block(sums + u * p->pitch + from * MAT_TILE, w.words, w.scales, w.n, p->space->panel + u * MAT_BLOCK * MAT_TILE,
+					    count, b == 0);
+			}
 	}
 }
 
@@ -131,9 +198,10 @@ static void some_rows(product *p, int64_t from, int64_t to, cpu_sink sink, void 
 		const int tiles = (int)ref_min(TILES, to - tile);
 		if (p->wide && stream) stream_tiles(p, tile, tiles);
 		else if (p->wide) panel_tiles(p, tile, tiles);
+		if (p->narrow && p->m->words) word_tiles(p, tile, tiles);
 		for (int t = 0; t < tiles; t++) {
 			float *sums = p->space->sums + t * p->pitch;
-			if (p->narrow) ints_tile(p, tile + t, sums);
+			if (p->narrow && !p->m->words) ints_tile(p, tile + t, sums);
 			const uint8_t *nan = p->m->nan ? p->m->nan + (tile + t) * MAT_TILE : NULL;
 			for (int64_t j = 0; nan && j < all * MAT_TILE; j++)
 				if (nan[j % MAT_TILE]) sums[j] = NAN;
@@ -151,8 +219,8 @@ void cpu_multiply(const cpu_mat *m, const cpu_pick *pick, int64_t from, int64_t 
 		const int64_t last = ref_min(pick->n, at + step);
 		p.wide = p.narrow = 0;
 		for (int64_t i = at; i < last; i++)
-			if (i >= pick->n_decode || !pick->rows->narrow[pick->pick[i]]) space->order[p.wide++] = (int32_t)i;
-		for (int64_t i = at; i < ref_min(last, pick->n_decode); i++)
+			if ((!m->words && i >= pick->n_decode) || !pick->rows->narrow[pick->pick[i]]) space->order[p.wide++] = (int32_t)i;
+		for (int64_t i = at; i < (m->words ? last : ref_min(last, pick->n_decode)); i++)
 			if (pick->rows->narrow[pick->pick[i]]) space->order[p.wide + p.narrow++] = (int32_t)i;
 		some_rows(&p, from, to, sink, user);
 	}

@@ -11,12 +11,14 @@
 typedef struct cpu_rows {
 	int64_t n, k, blocks;
 	float *f;
-	mat_ints *ints;  /* [chunks, n]; NULL where the kernels take none */
-	uint8_t *narrow; /* [n] the row stands in ints */
+	mat_ints *ints; /* [chunks, n]; NULL where the kernels take none */
+	int16_t *words; /* as f, and scales of their chunks; NULL where the kernels take none */
+	float *scales;
+	uint8_t *narrow; /* [n] the row stands in ints or words */
 } cpu_rows;
 
-/* Takes the memory. ints: room for integers too. False: the exec has failed. */
-bool cpu_rows_take(exec *x, op_id op, int64_t n, int64_t k, bool ints, cpu_rows *rows);
+/* Takes the memory for n rows of m's activations. decode: some may be in decode form. False: the exec has failed. */
+bool cpu_rows_take(exec *x, op_id op, int64_t n, const cpu_mat *m, bool decode, cpu_rows *rows);
 static inline float *cpu_rows_at(const cpu_rows *rows, int64_t i, int64_t block) { return rows->f + (block * rows->n + i) * MAT_BLOCK; }
 /* Clears the columns behind k of row i. */
 void cpu_rows_pad(const cpu_rows *rows, int64_t i);

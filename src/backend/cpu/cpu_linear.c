@@ -87,7 +87,7 @@ void cpu_linear(exec *x, const op_linear *a)
 	if (m->eager && a->y->dtype == NUM_F32 && (m->format == MAT_BF16 || m->format == MAT_F32))
 		l.wide = vec_wide_of((int)cpu_self_of(x)->tier);
 	int32_t *pick = ref_take(x, OP_linear, n, sizeof *pick);
-	if (!pick || !cpu_rows_take(x, OP_linear, n, m->k, m->ints && a->decode_rows > 0, &l.rows)) return;
+	if (!pick || !cpu_rows_take(x, OP_linear, n, m, a->decode_rows > 0, &l.rows)) return;
 	if (!(l.space = cpu_space_take(x, OP_linear, n))) return;
 	if (!(l.work = ref_take(x, OP_linear, cpu_threads(x) * m->k, sizeof *l.work))) return;
 	if (!tensor_absent(a->bias) && !(l.bias = cpu_vector(x, OP_linear, a->bias))) return;

@@ -190,7 +190,7 @@ static bool choices_good(exec *x, ffn *f, bool *seen)
 static bool take(exec *x, ffn *f, int64_t n)
 {
 	const int64_t pairs = n * f->K, E = f->a->experts->E;
-	const bool ints = f->a->decode_rows > 0;
+	const bool decode = f->a->decode_rows > 0;
 	f->columns = ref_max(f->up->k, f->down->k);
 	f->count = ref_take(x, OP_expert_ffn, E + 1, sizeof *f->count);
 	f->pair = ref_take(x, OP_expert_ffn, pairs, sizeof *f->pair);
@@ -201,8 +201,7 @@ static bool take(exec *x, ffn *f, int64_t n)
 	f->work = ref_take(x, OP_expert_ffn, cpu_threads(x) * f->columns, sizeof *f->work);
 	f->space = cpu_space_take(x, OP_expert_ffn, pairs);
 	return f->count && f->pair && f->token && f->same && f->factor && f->chosen && f->work && f->space &&
-	       cpu_rows_take(x, OP_expert_ffn, n, f->up->k, ints && f->up->ints, &f->x) &&
-	       cpu_rows_take(x, OP_expert_ffn, pairs, f->down->k, ints && f->down->ints, &f->hidden);
+	       cpu_rows_take(x, OP_expert_ffn, n, f->up, decode, &f->x) && cpu_rows_take(x, OP_expert_ffn, pairs, f->down, decode, &f->hidden);
 }
 
 void cpu_expert_ffn(exec *x, const op_expert_ffn *a)

@@ -114,6 +114,7 @@ nh_status cpu_pack_import(exec *x, weight *w, nh_error *e)
 	    .k = w->k,
 	    .tiles = (w->n + MAT_TILE - 1) / MAT_TILE};
 	m->ints = m->eager && m->format == MAT_FP4 && m->vec->ints;
+	m->words = m->eager && m->format == MAT_FP4 && m->vec->words;
 	m->tile_bytes = m->vec->tile_bytes(m->format, w->k);
 	size_t bytes;
 	const bool nan = m->format == MAT_FP8 || m->format == MAT_FP4;

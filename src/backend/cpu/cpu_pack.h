@@ -14,7 +14,8 @@ typedef struct cpu_mat {
 	const ref_kernel *kernel; /* the definition: its name, and the grid of the exact profiles */
 	mat_format format;
 	bool eager;
-	bool ints; /* rows in decode form are multiplied as integers */
+	bool ints;  /* rows in decode form are multiplied as integers */
+	bool words; /* rows of both forms are, by the tier's mat_words */
 	int64_t n, k, tiles;
 	size_t tile_bytes;
 	uint8_t *data;         /* tiles * tile_bytes */

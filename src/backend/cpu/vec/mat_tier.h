@@ -20,6 +20,21 @@ void avx2_gemv_fp8(float *sums, const void *tile, int tiles, const float *x, int
 /* avx2_fp4.c */
 bool avx2_narrow(mat_ints *out, int64_t step, const float *x, int64_t pitch, int64_t k);
 void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t step, int64_t k);
+/* avx512_mat.c, with a layout of its own for fp8 */
+void avx512_pack_fp8(uint8_t *tile, const uint8_t *const rows[MAT_TILE], int64_t k);
+void avx512_expand_bf16(float *panel, const void *tile, int64_t from, int64_t count);
+void avx512_expand_fp8(float *panel, const void *tile, int64_t from, int64_t count);
+void avx512_block2(float *sums, int64_t pitch, const float *const *x, int m, const float *panel, int64_t count, bool first);
+void avx512_gemv_bf16(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
+void avx512_gemv_f32(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
+void avx512_gemv_fp8(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
+/* avx512_fp4.c, likewise */
+void avx512_pack_fp4(uint8_t *tile, const uint8_t *const rows[MAT_TILE], const uint8_t *const scales[MAT_TILE], int64_t k);
+void avx512_expand_fp4(float *panel, const void *tile, int64_t from, int64_t count);
+bool avx512_narrow(int16_t *words, float *scales, int64_t n, const float *x, int64_t pitch, int64_t k);
+void avx512_words(void *panel, const void *tile, int64_t from, int64_t count);
+void avx512_words_block(float *sums, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first);
+void avx512_words_gemv(float *sums, const void *tile, const int16_t *x, const float *scales, int64_t n, int64_t k);
 #endif
 
 #endif

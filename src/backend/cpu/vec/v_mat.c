@@ -11,6 +11,11 @@
 #include "num/num_conv.h"
 
 #define VECS (MAT_TILE / VN)
+#if defined VEC_AVX512
+#define FP8_LIFT 1.0f /* its codes come 2^-60 of their value */
+#else
+#define FP8_LIFT MAT_FP8_LIFT
+#endif
 
 /* -- packing ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -161,22 +166,31 @@ static void grid_fp8(float *v, int64_t n, float inverse)
 		const uint32_t over = -(uint32_t)((int32_t)r > 0x43e00000);
 		r = (0x43e00000u & over) | (r & ~over);
 		r |= is_nan & 0x7fc00000u;
-		v[i] = num_f32_bits(r | sign) * MAT_FP8_LIFT;
+		v[i] = num_f32_bits(r | sign) * FP8_LIFT;
 	}
 }
 
 #if defined VEC_AVX2
 const vec_mat VEC(vec_mat) = {tile_bytes, pack, {avx2_expand_bf16, avx2_expand_f32, avx2_expand_fp8, avx2_expand_fp4}, avx2_block,
-    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8};
-#elif defined VEC_AVX512 /* AVX2's functions: such a processor has them all */
-const vec_mat VEC(vec_mat) = {tile_bytes, pack, {avx2_expand_bf16, avx2_expand_f32, avx2_expand_fp8, avx2_expand_fp4}, avx2_block,
-    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8};
+    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8, FP8_LIFT, NULL, NULL};
+#elif defined VEC_AVX512
+static void pack_own(mat_format f, void *tile, const uint8_t *const rows[MAT_TILE], const uint8_t *const scales[MAT_TILE], int64_t k)
+{
+	if (f == MAT_FP4) avx512_pack_fp4(tile, rows, scales, k);
+	else if (f == MAT_FP8) avx512_pack_fp8(tile, rows, k);
+	else pack(f, tile, rows, scales, k);
+}
+
+static const mat_words WORDS = {avx512_narrow, avx512_words, avx512_words_block, avx512_words_gemv};
+/* What is left over from two panels is AVX2's: such a processor has it too. */
+const vec_mat VEC(vec_mat) = {tile_bytes, pack_own, {avx512_expand_bf16, avx2_expand_f32, avx512_expand_fp8, avx512_expand_fp4}, avx2_block,
+    {avx512_gemv_bf16, avx512_gemv_f32, avx512_gemv_fp8, NULL}, NULL, NULL, end, grid_fp8, FP8_LIFT, avx512_block2, &WORDS};
 #else
 static void expand_f32(float *panel, const void *tile, int64_t from, int64_t count)
 {
 	memcpy(panel, (const float *)tile + from * MAT_TILE, (size_t)count * MAT_TILE * sizeof *panel);
 }
 
-const vec_mat VEC(vec_mat) = {
-    tile_bytes, pack, {expand_bf16, expand_f32, expand_fp8, expand_fp4}, block, {NULL, NULL, NULL, NULL}, NULL, NULL, end, grid_fp8};
+const vec_mat VEC(vec_mat) = {tile_bytes, pack, {expand_bf16, expand_f32, expand_fp8, expand_fp4}, block, {NULL, NULL, NULL, NULL}, NULL,
+    NULL, end, grid_fp8, FP8_LIFT, NULL, NULL};
 #endif

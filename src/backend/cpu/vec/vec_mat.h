@@ -21,7 +21,8 @@
 typedef enum { MAT_BF16, MAT_F32, MAT_FP8, MAT_FP4, MAT_FORMATS } mat_format;
 
 /* e4m3 codes are taken as the upper bits of an f32 without moving the exponent's origin: 2^-120 of their value. Activations are brought in
- * MAT_FP8_LIFT times as large, so that no sum comes near the smallest f32. A sum of products is then MAT_FP8_UNIT times too small. */
+ * MAT_FP8_LIFT times as large, so that no sum comes near the smallest f32. A sum of products is then MAT_FP8_UNIT times too small. A tier
+ * may divide this otherwise between the two: activations are vec_mat.fp8_lift times as large. */
 #define MAT_FP8_LIFT 0x1p60f
 #define MAT_FP8_UNIT 0x1p60f
 
@@ -40,6 +41,20 @@ typedef struct mat_end {
 	float unit, first, second;
 	bool round, relu2;
 } mat_end;
+
+/* fp4 by integers, for rows of both forms: 16-bit integers, MAT_BLOCK columns at a time as rows stand in f32, and a scale for each MAT_CHUNK. */
+#define MAT_CHUNKS (MAT_BLOCK / MAT_CHUNK)
+typedef struct mat_words {
+	/* Block b of the row's integers goes to words + b * n * MAT_BLOCK, its scales to scales + b * n * MAT_CHUNKS. False for a row that integers
+	 * cannot hold (an infinity, a NaN). */
+	bool (*narrow)(int16_t *words, float *scales, int64_t n, const float *x, int64_t pitch, int64_t k);
+	/* As vec_mat.expand, into what block reads; a panel has room for MAT_BLOCK MAT_TILE floats. */
+	void (*expand)(void *panel, const void *tile, int64_t from, int64_t count);
+	/* As vec_mat.block, of at most MAT_WORD_ROWS rows that stand one behind the other. */
+	void (*block)(float *sums, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first);
+	/* One row and one tile: sums[MAT_TILE] complete. Blocks lie as narrow put them. Same bits. */
+	void (*gemv)(float *sums, const void *tile, const int16_t *x, const float *scales, int64_t n, int64_t k);
+} mat_words;
 
 typedef struct vec_mat {
 	/* Packing. Rows that are not there are NULL. from `rows[i]`, the bytes of a row in the file's layout; scales: fp4's. */
@@ -61,12 +76,20 @@ typedef struct vec_mat {
 
 	/* In place, m rows of MAT_TILE. bias[MAT_TILE] and factor[m] may be NULL. */
 	void (*end)(const mat_end *e, float *sums, int64_t m, const float *bias, const float *factor);
-	/* In place: the nearest e4m3 of v * inverse, times MAT_FP8_LIFT. */
+	/* In place: the nearest e4m3 of v * inverse, times fp8_lift. */
 	void (*grid_fp8)(float *v, int64_t n, float inverse);
+	float fp8_lift;
+
+	/* What a tier may have beside; NULL where it has not. block2: as block, for two panels that follow one another and sums that lie `pitch`
+	 * apart, of at most MAT_ROWS2 rows; same bits. */
+	void (*block2)(float *sums, int64_t pitch, const float *const *x, int m, const float *panel, int64_t count, bool first);
+	const mat_words *words;
 } vec_mat;
 
 #define MAT_ROWS 6
+#define MAT_ROWS2 12
 #define MAT_INTS_ROWS 32
+#define MAT_WORD_ROWS 12
 
 VEC_TABLES(vec_mat)
 
