@@ -52,8 +52,10 @@ int main(int argc, char **argv)
 		nh_request *r;
 		nh_request_options o;
 		nh_request_options_init(&o, sizeof o); /* greedy */
-		must(nh_template_render(nh_model_template(model), request, strlen(request), NH_TEMPLATE_ADAPT, time(NULL), &text, &bytes, &e));
-		must(nh_tokenize(nh_model_tokenizer(model), text, bytes, 0, &ids, &o.prompt_tokens, &e));
+		/* marked, so that a line that says <|im_end|> ends no turn */
+		must(nh_template_render_marked(nh_model_template(model), nh_model_tokenizer(model), request, strlen(request), NH_TEMPLATE_ADAPT,
+		    time(NULL), &text, &bytes, &e));
+		must(nh_tokenize(nh_model_tokenizer(model), text, bytes, NH_TOKENIZE_MARKED, &ids, &o.prompt_tokens, &e));
 		o.prompt = ids;
 		o.text = o.skip_special = o.split_reasoning = true; /* thoughts are not shown here */
 		o.starts_in_reasoning = bytes > 8 && strstr(text + bytes - 8, "<think>");

@@ -24,7 +24,7 @@ OK, ERR_LIMIT, ERR_STATE, ERR_TIMEOUT = 0, -8, -13, -14
 EVENT_PROMPT, EVENT_TOKEN, EVENT_DONE, EVENT_ERROR, EVENT_EMBEDDING = 1, 2, 3, 4, 5
 FINISH = ("none", "end", "stop", "length", "context", "cancelled", "error", "deadline")
 EMBED = {None: 0, "last": 1, "mean": 2}
-TOKENIZE_SPECIAL, TOKENIZE_PLAIN = 1, 2
+TOKENIZE_SPECIAL, TOKENIZE_PLAIN, TOKENIZE_MARKED = 1, 2, 4
 TEMPLATE_ADAPT = 1
 
 
@@ -147,6 +147,8 @@ _SIGNATURES = {
     "nh_model_template": (_P, [_P]),
     "nh_tokenize": (c_int32, [_P, c_char_p, c_size_t, c_uint32, POINTER(POINTER(c_int32)), POINTER(c_size_t), POINTER(_Error)]),
     "nh_detokenize": (c_int32, [_P, POINTER(c_int32), c_size_t, c_bool, POINTER(POINTER(c_char)), POINTER(c_size_t), POINTER(_Error)]),
+    "nh_template_render_marked": (c_int32, [_P, _P, c_char_p, c_size_t, c_uint32, c_int64, POINTER(POINTER(c_char)), POINTER(c_size_t),
+                                            POINTER(_Error)]),
     "nh_template_render": (c_int32, [_P, c_char_p, c_size_t, c_uint32, c_int64, POINTER(POINTER(c_char)), POINTER(c_size_t),
                                      POINTER(_Error)]),
     "nh_engine_options_init": (None, [POINTER(_EngineOptions), c_size_t]),
@@ -237,9 +239,11 @@ class Model(_Handle):
 
     def tokenize(self, text, special=False):
         """Token ids of a text; special: with what the tokenizer puts around a raw text."""
-        raw, ids, count = text.encode(), POINTER(c_int32)(), c_size_t()
-        _call("nh_tokenize", _lib.nh_model_tokenizer(self.handle), raw, len(raw), TOKENIZE_SPECIAL if special else 0, byref(ids),
-              byref(count))
+        return self._tokenize(text.encode(), TOKENIZE_SPECIAL if special else 0)
+
+    def _tokenize(self, raw, flags):
+        ids, count = POINTER(c_int32)(), c_size_t()
+        _call("nh_tokenize", _lib.nh_model_tokenizer(self.handle), raw, len(raw), flags, byref(ids), byref(count))
         try:
             return ids[:count.value]
         finally:
@@ -255,12 +259,19 @@ class Model(_Handle):
 
     def render(self, messages, **request):
         """The prompt of a chat. request: other keys of the chat request, e.g. tools, chat_template_kwargs."""
+        return self._render("nh_template_render", [], messages, request).decode()
+
+    def prompt(self, messages, **request):
+        """The token ids of render's text, in which a control token's text makes that token only where it is the template's; and the text's end."""
+        raw = self._render("nh_template_render_marked", [_lib.nh_model_tokenizer(self.handle)], messages, request)
+        return self._tokenize(raw, TOKENIZE_MARKED), raw[-16:].decode("utf-8", "replace")
+
+    def _render(self, function, by, messages, request):
         raw = json.dumps(dict(request, messages=messages)).encode()
         text, size = POINTER(c_char)(), c_size_t()
-        _call("nh_template_render", _lib.nh_model_template(self.handle), raw, len(raw), TEMPLATE_ADAPT, int(time.time()), byref(text),
-              byref(size))
+        _call(function, _lib.nh_model_template(self.handle), *by, raw, len(raw), TEMPLATE_ADAPT, int(time.time()), byref(text), byref(size))
         try:
-            return _bytes(text, size.value).decode()
+            return _bytes(text, size.value)
         finally:
             _lib.nh_free(text)
 
@@ -339,9 +350,9 @@ class Engine(_Handle):
         request = {} if tools is None else {"tools": tools}
         if thinking is not None:
             request["chat_template_kwargs"] = {"enable_thinking": thinking}
-        text = self.model.render(messages, **request)
-        options = dict({"split_reasoning": True, "starts_in_reasoning": text.endswith(("<think>", "<think>\n"))}, **options)
-        return self.stream(self.model.tokenize(text), **options)
+        ids, end = self.model.prompt(messages, **request)
+        options = dict({"split_reasoning": True, "starts_in_reasoning": end.endswith(("<think>", "<think>\n"))}, **options)
+        return self.stream(ids, **options)
 
     def batch(self, prompts, at_once=64, **options):
         """The texts that continue these texts, in their order. All run side by side, as far as memory goes."""
