@@ -169,9 +169,9 @@ static void word_tiles(const product *p, int64_t tile, int tiles)
 				const int64_t from = p->narrow * g / groups;
 				word_rows w;
 				word_rows_find(p, p->wide + from, (int)(p->narrow * (g + 1) / groups - from), b, &w);
-				for (int u = t; u < tiles && u < t + step; u++)
-					v->block(sums + u * p->pitch + from * MAT_TILE, w.words, w.scales, w.n, p->space->panel + u * MAT_BLOCK * MAT_TILE,
-					    count, b == 0);
+				for (int u = t; u < tiles && u < t + step; u += 2)
+					v->block(sums + u * p->pitch + from * MAT_TILE, p->pitch, tiles - u < 2 ? 1 : 2, w.words, w.scales, w.n,
+					    p->space->panel + u * MAT_BLOCK * MAT_TILE, count, b == 0);
 			}
 	}
 }

@@ -132,7 +132,7 @@ bool avx512_narrow(int16_t *words, float *scales, int64_t n, const float *x, int
 	return true;
 }
 
-/* -- up to MAT_WORD_ROWS rows by one panel ----------------------------------------------------------------------------------------- */
+/* -- up to MAT_WORD_ROWS rows by one or two panels ----------------------------------------------------------------------------------------- */
 
 void avx512_words(void *panel, const void *tile, int64_t from, int64_t count)
 {
@@ -151,49 +151,65 @@ void avx512_words(void *panel, const void *tile, int64_t from, int64_t count)
 	}
 }
 
-/* Sums have names and not places in an array, which gcc would keep in memory. */
+/* Sums have names and not places in an array, which gcc would keep in memory. Two panels at once: a pair of activations is loaded once for both,
+ * or loads would hold the multipliers up. `two` is a constant where these are expanded. */
 #define ROWS1(X) X(0)
 #define ROWS2(X) ROWS1(X) X(1)
 #define ROWS3(X) ROWS2(X) X(2)
 #define ROWS4(X) ROWS3(X) X(3)
 #define ROWS5(X) ROWS4(X) X(4)
 #define ROWS6(X) ROWS5(X) X(5)
-#define ROWS7(X) ROWS6(X) X(6)
-#define ROWS8(X) ROWS7(X) X(7)
-#define ROWS9(X) ROWS8(X) X(8)
-#define ROWS10(X) ROWS9(X) X(9)
-#define ROWS11(X) ROWS10(X) X(10)
-#define ROWS12(X) ROWS11(X) X(11)
 
-#define CHUNK(i) __m512 a##i = _mm512_setzero_ps();
-#define NEW(i) __m512i t##i = none();
-#define STEP(i) t##i = dot(t##i, w, pair(x + (i)*MAT_BLOCK + 2 * j));
-#define SCALE(i) a##i = times(t##i, scale, a##i);
-#define OUT(i)                                                                       \
-	s = first ? _mm512_setzero_ps() : _mm512_loadu_ps(sums + (i)*MAT_TILE);          \
-	s = _mm512_fmadd_ps(a##i, _mm512_set1_ps(scales[(i)*MAT_CHUNKS + from / 4]), s); \
-	_mm512_storeu_ps(sums + (i)*MAT_TILE, s);
+#define CHUNK(i) __m512 a##i = _mm512_setzero_ps(), b##i = a##i;
+#define NEW(i) __m512i t##i = none(), u##i = t##i;
+#define STEP(i)                           \
+	by = pair(x + (i)*MAT_BLOCK + 2 * j); \
+	t##i = dot(t##i, w, by);              \
+	if (two) u##i = dot(u##i, v, by);
+#define SCALE(i)                     \
+	a##i = times(t##i, scale, a##i); \
+	if (two) b##i = times(u##i, other, b##i);
+#define OUT(i)                                                \
+	rest = _mm512_set1_ps(scales[(i)*MAT_CHUNKS + from / 4]); \
+	add(sums + (i)*MAT_TILE, a##i, rest, first);              \
+	if (two) add(sums + pitch + (i)*MAT_TILE, b##i, rest, first);
+
+OP void add(float *sum, __m512 a, __m512 scale, bool first)
+{
+	_mm512_storeu_ps(sum, _mm512_fmadd_ps(a, scale, first ? _mm512_setzero_ps() : _mm512_loadu_ps(sum)));
+}
 
 /* `blocks` of 16 columns. */
-#define BLOCK(M)                                                                                                           \
-	static void block##M(float *sums, const int16_t *x, const float *scales, const uint8_t *panel, int blocks, bool first) \
-	{                                                                                                                      \
-		const float *by = (const float *)(const void *)(panel + PANEL_SCALES * 64);                                        \
-		for (int from = 0; from < blocks; from += 4, first = false) {                                                      \
-			const int to = blocks - from < 4 ? blocks : from + 4;                                                          \
-			__m512 s;                                                                                                      \
-			ROWS##M(CHUNK) for (int b = from; b < to; b++, x += 16, by += MAT_TILE)                                        \
-			{                                                                                                              \
-				ROWS##M(NEW) _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++, panel += 64)                              \
-				{                                                                                                          \
-					const __m512i w = load(panel);                                                                         \
-					ROWS##M(STEP)                                                                                          \
-				}                                                                                                          \
-				const __m512 scale = _mm512_loadu_ps(by);                                                                  \
-				ROWS##M(SCALE)                                                                                             \
-			}                                                                                                              \
-			ROWS##M(OUT)                                                                                                   \
-		}                                                                                                                  \
+#define BLOCK(M)                                                                                                                        \
+	OP void rows##M(                                                                                                                    \
+	    float *sums, int64_t pitch, bool two, const int16_t *x, const float *scales, const uint8_t *panel, int blocks, bool first)      \
+	{                                                                                                                                   \
+		const uint8_t *next = panel + MAT_BLOCK * MAT_TILE * sizeof(float);                                                             \
+		const float *of = (const float *)(const void *)(panel + PANEL_SCALES * 64);                                                     \
+		for (int from = 0; from < blocks; from += 4, first = false) {                                                                   \
+			const int to = blocks - from < 4 ? blocks : from + 4;                                                                       \
+			__m512 rest;                                                                                                                \
+			ROWS##M(CHUNK) for (int b = from; b < to; b++, x += 16, of += MAT_TILE)                                                     \
+			{                                                                                                                           \
+				ROWS##M(NEW) _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++, panel += 64, next += 64)                               \
+				{                                                                                                                       \
+					const __m512i w = load(panel), v = two ? load(next) : w;                                                            \
+					__m512i by;                                                                                                         \
+					ROWS##M(STEP)                                                                                                       \
+				}                                                                                                                       \
+				const __m512 scale = _mm512_loadu_ps(of), other = two ? _mm512_loadu_ps(of + MAT_BLOCK * MAT_TILE) : scale;             \
+				ROWS##M(SCALE)                                                                                                          \
+			}                                                                                                                           \
+			ROWS##M(OUT)                                                                                                                \
+		}                                                                                                                               \
+	}                                                                                                                                   \
+	static void one##M(float *sums, int64_t pitch, const int16_t *x, const float *scales, const uint8_t *panel, int blocks, bool first) \
+	{                                                                                                                                   \
+		rows##M(sums, pitch, false, x, scales, panel, blocks, first);                                                                   \
+	}                                                                                                                                   \
+	static void two##M(float *sums, int64_t pitch, const int16_t *x, const float *scales, const uint8_t *panel, int blocks, bool first) \
+	{                                                                                                                                   \
+		rows##M(sums, pitch, true, x, scales, panel, blocks, first);                                                                    \
 	}
 BLOCK(1)
 BLOCK(2)
@@ -201,19 +217,14 @@ BLOCK(3)
 BLOCK(4)
 BLOCK(5)
 BLOCK(6)
-BLOCK(7)
-BLOCK(8)
-BLOCK(9)
-BLOCK(10)
-BLOCK(11)
-BLOCK(12)
 
-void avx512_words_block(float *sums, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first)
+void avx512_words_block(
+    float *sums, int64_t pitch, int tiles, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first)
 {
-	typedef void block_fn(float *sums, const int16_t *x, const float *scales, const uint8_t *panel, int blocks, bool first);
-	static block_fn *const BY_ROWS[MAT_WORD_ROWS] = {
-	    block1, block2, block3, block4, block5, block6, block7, block8, block9, block10, block11, block12};
-	BY_ROWS[m - 1](sums, x, scales, panel, (int)(count / 16), first);
+	typedef void block_fn(float *sums, int64_t pitch, const int16_t *x, const float *scales, const uint8_t *panel, int blocks, bool first);
+	static block_fn *const ONE[MAT_WORD_ROWS] = {one1, one2, one3, one4, one5, one6};
+	static block_fn *const TWO[MAT_WORD_ROWS] = {two1, two2, two3, two4, two5, two6};
+	(tiles == 2 ? TWO : ONE)[m - 1](sums, pitch, x, scales, panel, (int)(count / 16), first);
 }
 
 /* -- one row straight from the stream ---------------------------------------------------------------------------------------------- */

@@ -33,7 +33,8 @@ void avx512_pack_fp4(uint8_t *tile, const uint8_t *const rows[MAT_TILE], const u
 void avx512_expand_fp4(float *panel, const void *tile, int64_t from, int64_t count);
 bool avx512_narrow(int16_t *words, float *scales, int64_t n, const float *x, int64_t pitch, int64_t k);
 void avx512_words(void *panel, const void *tile, int64_t from, int64_t count);
-void avx512_words_block(float *sums, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first);
+void avx512_words_block(
+    float *sums, int64_t pitch, int tiles, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first);
 void avx512_words_gemv(float *sums, const void *tile, const int16_t *x, const float *scales, int64_t n, int64_t k);
 #endif
 

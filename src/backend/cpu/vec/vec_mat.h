@@ -50,8 +50,10 @@ typedef struct mat_words {
 	bool (*narrow)(int16_t *words, float *scales, int64_t n, const float *x, int64_t pitch, int64_t k);
 	/* As vec_mat.expand, into what block reads; a panel has room for MAT_BLOCK MAT_TILE floats. */
 	void (*expand)(void *panel, const void *tile, int64_t from, int64_t count);
-	/* As vec_mat.block, of at most MAT_WORD_ROWS rows that stand one behind the other. */
-	void (*block)(float *sums, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first);
+	/* As vec_mat.block, of at most MAT_WORD_ROWS rows that stand one behind the other, and of one or two tiles: panels follow one another,
+	 * sums lie `pitch` apart. */
+	void (*block)(
+	    float *sums, int64_t pitch, int tiles, const int16_t *x, const float *scales, int m, const void *panel, int64_t count, bool first);
 	/* One row and one tile: sums[MAT_TILE] complete. Blocks lie as narrow put them. Same bits. */
 	void (*gemv)(float *sums, const void *tile, const int16_t *x, const float *scales, int64_t n, int64_t k);
 } mat_words;
@@ -89,7 +91,7 @@ typedef struct vec_mat {
 #define MAT_ROWS 6
 #define MAT_ROWS2 12
 #define MAT_INTS_ROWS 32
-#define MAT_WORD_ROWS 12
+#define MAT_WORD_ROWS 6
 
 VEC_TABLES(vec_mat)
 
