@@ -16,7 +16,7 @@
 #define QUANTILES 65536
 #define TABLES 8
 #define WORDS_CHUNK 8192        /* words of hash a job */
-#define BYTES_SLACK 64          /* outputs are filled in whole words */
+#define BYTES_SLACK DUMMY_SLACK /* outputs are filled in whole words */
 #define HOLD_MOST (64u << 20)   /* a larger buffer is not held between matrices */
 #define FP4_CODE_STD 2.92617498 /* of uniform e2m1 codes: sqrt of the mean of 0, .25, 1, 2.25, 4, 9, 16, 36 */
 
@@ -154,7 +154,7 @@ static double block_scale_rms(void)
 
 typedef struct filling {
 	uint64_t seed;
-	int64_t words; /* of hash */
+	int64_t first, words; /* of hash; out begins with word `first` */
 	void *out;
 	const uint8_t *code;  /* [QUANTILES]: four bytes a word */
 	const uint16_t *half; /* [QUANTILES]: four bf16 a word */
@@ -163,34 +163,51 @@ typedef struct filling {
 	bool scales; /* sixteen block scales a word; none of the four: the word's bytes themselves */
 } filling;
 
-static void fill_word(const filling *f, int64_t i)
-{
-	uint64_t v = rng_mix(f->seed + (uint64_t)i);
-	if (f->code) {
-		uint8_t *out = (uint8_t *)f->out + 4 * i;
-		for (int j = 0; j < 4; j++) out[j] = f->code[v >> (16 * j) & 0xFFFF];
-	} else if (f->half) {
-		uint16_t *out = (uint16_t *)f->out + 4 * i;
-		for (int j = 0; j < 4; j++) out[j] = f->half[v >> (16 * j) & 0xFFFF];
-	} else if (f->unit) {
-		float *out = (float *)f->out + 4 * i;
-		for (int j = 0; j < 4; j++) out[j] = (float)(f->std * f->unit[v >> (16 * j) & 0xFFFF]);
-	} else if (f->scales) {
-		uint8_t *out = (uint8_t *)f->out + 16 * i;
-		for (int j = 0; j < 16; j++) out[j] = BLOCK_SCALES[v >> (4 * j) & 15];
-	} else memcpy((uint8_t *)f->out + 8 * i, &v, sizeof v);
-}
+static int word_bytes(const filling *f) { return f->code ? 4 : f->unit || f->scales ? 16 : 8; }
 
+/* One loop a kind: a choice in each word would cost as much as the word. */
 static void fill_chunk(void *user, int64_t chunk)
 {
 	const filling *f = user;
-	int64_t from = chunk * WORDS_CHUNK, to = from + WORDS_CHUNK < f->words ? from + WORDS_CHUNK : f->words;
-	for (int64_t i = from; i < to; i++) fill_word(f, i);
+	const int64_t from = chunk * WORDS_CHUNK, n = f->words - from < WORDS_CHUNK ? f->words - from : WORDS_CHUNK;
+	const uint64_t seed = f->seed + (uint64_t)(f->first + from);
+	uint8_t *to = (uint8_t *)f->out + from * word_bytes(f);
+	if (f->code) {
+		for (int64_t i = 0; i < n; i++) {
+			const uint64_t v = rng_mix(seed + (uint64_t)i);
+			for (int j = 0; j < 4; j++) to[4 * i + j] = f->code[v >> (16 * j) & 0xFFFF];
+		}
+	} else if (f->half) {
+		uint16_t *out = (uint16_t *)(void *)to;
+		for (int64_t i = 0; i < n; i++) {
+			const uint64_t v = rng_mix(seed + (uint64_t)i);
+			for (int j = 0; j < 4; j++) out[4 * i + j] = f->half[v >> (16 * j) & 0xFFFF];
+		}
+	} else if (f->unit) {
+		float *out = (float *)(void *)to;
+		for (int64_t i = 0; i < n; i++) {
+			const uint64_t v = rng_mix(seed + (uint64_t)i);
+			for (int j = 0; j < 4; j++) out[4 * i + j] = (float)(f->std * f->unit[v >> (16 * j) & 0xFFFF]);
+		}
+	} else if (f->scales) {
+		for (int64_t i = 0; i < n; i++) {
+			const uint64_t v = rng_mix(seed + (uint64_t)i);
+			for (int j = 0; j < 16; j++) to[16 * i + j] = BLOCK_SCALES[v >> (4 * j) & 15];
+		}
+	} else {
+		for (int64_t i = 0; i < n; i++) {
+			const uint64_t v = rng_mix(seed + (uint64_t)i);
+			memcpy(to + 8 * i, &v, sizeof v);
+		}
+	}
 }
 
-static void fill(dummy *d, filling f, size_t values, int per_word)
+/* Bytes [from, from + bytes) of what the filling describes, in whole words. */
+static void fill(dummy *d, filling f, uint64_t from, size_t bytes)
 {
-	f.words = (int64_t)((values + (size_t)per_word - 1) / (size_t)per_word);
+	const size_t word = (size_t)word_bytes(&f);
+	f.first = (int64_t)(from / word);
+	f.words = (int64_t)((bytes + word - 1) / word);
 	int64_t chunks = (f.words + WORDS_CHUNK - 1) / WORDS_CHUNK;
 	if (chunks > 1) jobs_for(d->jobs, chunks, fill_chunk, &f);
 	else if (chunks == 1) fill_chunk(&f, 0);
@@ -221,27 +238,46 @@ static double gain_of(const char *module)
 	return 1;
 }
 
+static double std_of(const weight *w) { return gain_of(w->name) / sqrt((double)w->k); }
+
+nh_status dummy_scale(dummy *d, weight *w, nh_error *e)
+{
+	const bool fp4 = w->dtype == NUM_E2M1X2, fp8 = w->dtype == NUM_E4M3;
+	if (fp8 && !have_unit(d)) return ERR_NOMEM(e);
+	const double u = rng_unit(seed_of(d, w->name, 2), 0, 0);
+	w->scale = (float)(fp4 ? std_of(w) / (FP4_CODE_STD * block_scale_rms()) : fp8 ? std_of(w) * d->unit[QUANTILES - 1] / 448 : 1);
+	if (fp8 || w->scheme == NUM_SCHEME_NVFP4) w->input_scale = (float)(8 * (0.5 + u) / (fp4 ? 6.0 * 448 : 448));
+	return NH_OK;
+}
+
+nh_status dummy_matrix_part(dummy *d, const weight *w, bool scales, uint64_t from, size_t bytes, void *out, nh_error *e)
+{
+	const bool fp4 = w->dtype == NUM_E2M1X2, fp8 = w->dtype == NUM_E4M3;
+	filling f = {.seed = seed_of(d, w->name, scales), .out = out, .scales = scales};
+	if (fp8) f.code = e4m3_table(d);
+	else if (!fp4) f.half = bf16_table(d, std_of(w));
+	if (!fp4 && !f.code && !f.half) return ERR_NOMEM(e);
+	fill(d, f, from, bytes);
+	return NH_OK;
+}
+
 nh_status dummy_matrix(dummy *d, weight *w, bool keep, nh_error *e)
 {
 	size_t values, bytes, scales = 0, at, all;
 	if (!mem_mul((size_t)w->n, (size_t)w->k, &values) || !mem_mul(values, 2, &bytes))
 		return ERR(e, NH_ERR_LIMIT, "%s: %lld x %lld: too large", w->name, (long long)w->n, (long long)w->k);
-	bool fp4 = w->dtype == NUM_E2M1X2, fp8 = w->dtype == NUM_E4M3;
+	bool fp4 = w->dtype == NUM_E2M1X2;
 	if (fp4) bytes = values / 2, scales = values / 16;
-	else if (fp8) bytes = values;
+	else if (w->dtype == NUM_E4M3) bytes = values;
 	at = (bytes + 2 * BYTES_SLACK - 1) / BYTES_SLACK * BYTES_SLACK;
 	if (!mem_add(at, scales, &all)) return ERR(e, NH_ERR_LIMIT, "%s: too large", w->name);
-	double std = gain_of(w->name) / sqrt((double)w->k), u = rng_unit(seed_of(d, w->name, 2), 0, 0);
-	const uint8_t *code = fp8 ? e4m3_table(d) : NULL;
-	const uint16_t *half = fp4 || fp8 ? NULL : bf16_table(d, std);
+	TRY(dummy_scale(d, w, e));
 	uint8_t *out = room_for(d, &d->matrix, all, keep);
-	if (!out || (fp8 && !code) || (!fp4 && !fp8 && !half)) return ERR_NOMEM(e);
-	fill(d, (filling){.seed = seed_of(d, w->name, 0), .out = out, .code = code, .half = half}, fp4 ? bytes : values, fp4 ? 8 : 4);
-	if (fp4) fill(d, (filling){.seed = seed_of(d, w->name, 1), .out = out + at, .scales = true}, scales, 16);
+	if (!out) return ERR_NOMEM(e);
+	TRY(dummy_matrix_part(d, w, false, 0, bytes, out, e));
+	if (fp4) TRY(dummy_matrix_part(d, w, true, 0, scales, out + at, e));
 	w->data = out;
 	w->block_scale = fp4 ? out + at : NULL;
-	w->scale = (float)(fp4 ? std / (FP4_CODE_STD * block_scale_rms()) : fp8 ? std * d->unit[QUANTILES - 1] / 448 : 1);
-	if (fp8 || w->scheme == NUM_SCHEME_NVFP4) w->input_scale = (float)(8 * (0.5 + u) / (fp4 ? 6.0 * 448 : 448));
 	return NH_OK;
 }
 
@@ -277,6 +313,23 @@ static double param_value(const dummy *d, param p, uint64_t bits)
 	return z;
 }
 
+nh_status dummy_tensor_part(dummy *d, const char *name, num_dtype type, int64_t cols, uint64_t from, size_t bytes, void *out, nh_error *e)
+{
+	const param p = param_of(name);
+	const double std = ends(name, "embeddings.weight") || cols < 1 ? 1 : 1 / sqrt((double)cols);
+	const uint64_t seed = seed_of(d, name, 0);
+	if (!have_unit(d)) return ERR_NOMEM(e);
+	if (p == MATRIX) {
+		const uint16_t *half = type == NUM_BF16 ? bf16_table(d, std) : NULL;
+		if (!half && type == NUM_BF16) return ERR_NOMEM(e);
+		fill(d, (filling){.seed = seed, .out = out, .half = half, .unit = half ? NULL : d->unit, .std = std}, from, bytes);
+		return NH_OK;
+	}
+	const size_t first = (size_t)(from / num_bytes(type)), n = bytes / num_bytes(type);
+	for (size_t i = 0; i < n; i++) num_store(type, out, i, param_value(d, p, rng_mix(seed + first + i)));
+	return NH_OK;
+}
+
 const st_tensor *dummy_tensor(dummy *d, const char *name, num_dtype type, int rank, const int64_t *shape, bool keep, nh_error *e)
 {
 	size_t n = 1, bytes;
@@ -286,22 +339,12 @@ const st_tensor *dummy_tensor(dummy *d, const char *name, num_dtype type, int ra
 		ERR(e, NH_ERR_LIMIT, "tensor %s: too large", name);
 		return NULL;
 	}
-	param p = param_of(name);
-	bool table = ends(name, "embeddings.weight");
-	double std = table ? 1 : rank >= 2 && shape[rank - 1] > 0 ? 1 / sqrt((double)shape[rank - 1]) : 1;
 	uint8_t *out = room_for(d, &d->small, bytes, keep);
-	bool ok = out && have_unit(d);
-	uint64_t seed = seed_of(d, name, 0);
-	if (ok && p == MATRIX) {
-		const uint16_t *half = type == NUM_BF16 ? bf16_table(d, std) : NULL;
-		ok = half || type != NUM_BF16;
-		if (ok) fill(d, (filling){.seed = seed, .out = out, .half = half, .unit = d->unit, .std = std}, n, 4);
-	}
-	for (size_t i = 0; ok && p != MATRIX && i < n; i++) num_store(type, out, i, param_value(d, p, rng_mix(seed + i)));
-	if (!ok) {
+	if (!out) {
 		ERR_NOMEM(e);
 		return NULL;
 	}
+	if (dummy_tensor_part(d, name, type, rank >= 2 ? shape[rank - 1] : 0, 0, bytes, out, e) != NH_OK) return NULL;
 	d->t = (st_tensor){.name = name, .dtype = type, .rank = rank, .data = out, .bytes = bytes, .aligned = true};
 	for (int i = 0; i < rank; i++) d->t.shape[i] = shape[i];
 	return &d->t;

@@ -24,10 +24,18 @@
 #define MK_EXPECTED \
 	"8b88be64c86dba57ef8c47bb6f79e0467aaee852bc7617f534f43c15f806ff0b" /* SHA-256 of the file of same_options_give_the_same_bytes */
 
-/* An arm that takes everything. */
+/* An arm that takes everything, and remembers it. */
+static struct {
+	const weight *w[200];
+	size_t count, uploads;
+	uint64_t hash; /* of what was uploaded, in order */
+} met;
+
 static nh_status take_any(exec *x, weight *w, nh_error *e)
 {
-	(void)x, (void)w, (void)e;
+	(void)x, (void)e;
+	if (met.count < ARRAY_LEN(met.w)) met.w[met.count] = w;
+	met.count++;
 	return NH_OK;
 }
 static void release_any(exec *x, weight *w) { (void)x, (void)w; }
@@ -45,6 +53,8 @@ static nh_status copy_any(exec *x, void *to, const void *from, size_t bytes, nh_
 {
 	(void)x, (void)e;
 	memcpy(to, from, bytes);
+	for (size_t i = 0; i < bytes; i++) met.hash = (met.hash ^ ((const uint8_t *)from)[i]) * 0x100000001B3u;
+	met.uploads++;
 	return NH_OK;
 }
 static const backend any_arm = {
@@ -69,8 +79,7 @@ static void close_all(opened *o)
 	json_decref(o->config);
 }
 
-/* Opens a folder as the library does; fails the test where the ledger does not balance. */
-static opened open_all(const char *dir)
+static opened open_how(const char *dir, bool drawn, uint64_t seed)
 {
 	opened o = {0};
 	nh_error e = {0};
@@ -81,14 +90,19 @@ static opened open_all(const char *dir)
 	assert_non_null(o.x);
 	nh_status s = config_load(&o.config, config, &e);
 	if (s == NH_OK) s = quant_load(&o.quant, o.config, config, hf, &e);
-	if (s == NH_OK) s = st_set_open(&o.set, dir, NULL, &e);
-	loader_options lo = {.set = o.set, .quant = o.quant, .x = o.x, .arm = &any_arm, .files_name = dir};
+	if (s == NH_OK && !drawn) s = st_set_open(&o.set, dir, NULL, &e);
+	memset(&met, 0, sizeof met);
+	loader_options lo = {
+	    .set = o.set, .dummy = drawn, .seed = seed, .threads = 1, .quant = o.quant, .x = o.x, .arm = &any_arm, .files_name = dir};
 	if (s == NH_OK) s = loader_open(&o.l, &lo, &e);
 	if (s == NH_OK) s = nm_family.open(&o.m, o.config, config, o.l, &e);
 	if (s == NH_OK) s = loader_finish(o.l, &e);
 	if (s != NH_OK) fail_msg("%s: %s", dir, e.text);
 	return o;
 }
+
+/* Opens a folder as the library does; fails the test where the ledger does not balance. */
+static opened open_all(const char *dir) { return open_how(dir, false, 0); }
 
 static void write_model(const char *name, const mk_options *o)
 {
@@ -348,6 +362,97 @@ static void shards_change_no_value(void **state)
 	st_set_close(b);
 }
 
+/* --- like a published shape --- */
+
+static const char *const thin[] = {"hidden_size=64", "vocab_size=320", "mamba_num_heads=8", "mamba_head_dim=16", "ssm_state_size=16",
+    "n_groups=2", "num_attention_heads=4", "num_key_value_heads=2", "head_dim=16", "n_routed_experts=4", "num_experts_per_tok=2",
+    "moe_intermediate_size=32", "moe_shared_expert_intermediate_size=48"};
+
+static size_t code_bytes(const weight *w)
+{
+	const size_t values = (size_t)w->n * (size_t)w->k;
+	return w->dtype == NUM_E2M1X2 ? values / 2 : values * num_bytes(w->dtype);
+}
+
+/* A file of a published shape holds what is drawn when the shape runs without one, to the bit. */
+static void like_writes_what_loading_draws(void **state)
+{
+	(void)state;
+	const mk_format formats[] = {MK_MIXED, MK_BF16, MK_FP8, MK_NVFP4};
+	size_t codes = 0;
+	for (size_t f = 0; f < ARRAY_LEN(formats); f++) {
+		mk_options o = {.like = "lightning-30b", .layers = 8, .format = formats[f], .seed = 5 + f, .force = true};
+		o.config = thin;
+		o.config_count = ARRAY_LEN(thin);
+		write_model("like", &o);
+		opened file = open_how(dir_path("like"), false, 0);
+		const size_t count = met.count, uploads = met.uploads;
+		const uint64_t hash = met.hash;
+		const weight *w[ARRAY_LEN(met.w)];
+		memcpy(w, met.w, sizeof w);
+		assert_in_range(count, 20, ARRAY_LEN(met.w));
+		opened drawn = open_how(dir_path("like"), true, 5 + f);
+		assert_int_equal(met.count, count);
+		for (size_t i = 0; i < count; i++) {
+			const weight *v = met.w[i];
+			assert_string_equal(w[i]->name, v->name);
+			if (w[i]->dtype != v->dtype || memcmp(w[i]->data, v->data, code_bytes(v)) != 0) fail_msg("%s: other codes", v->name);
+			if (v->block_scale && memcmp(w[i]->block_scale, v->block_scale, (size_t)(v->n * v->k / 16)) != 0)
+				fail_msg("%s: other block scales", v->name);
+			if (w[i]->scale != v->scale || w[i]->input_scale != v->input_scale) fail_msg("%s: other scales", v->name);
+			codes += code_bytes(v);
+		}
+		assert_int_equal(met.uploads, uploads);
+		assert_true(met.hash == hash);
+		close_all(&drawn);
+		close_all(&file);
+	}
+	print_message("%zu bytes of codes compared\n", codes);
+	assert_true(codes > 100000);
+}
+
+/* No file has more data than asked for; together they hold every tensor once. */
+static void shards_keep_a_size(void **state)
+{
+	(void)state;
+	const uint64_t most = 40000;
+	mk_options o = {.like = "lightning-30b", .layers = 8, .format = MK_MIXED, .config = thin, .config_count = ARRAY_LEN(thin)};
+	write_model("one", &o);
+	o.shard_bytes = most;
+	write_model("many", &o);
+	st_set *a = NULL, *b = NULL;
+	nh_error e = {0};
+	if (st_set_open(&a, dir_path("one"), NULL, &e) != NH_OK || st_set_open(&b, dir_path("many"), NULL, &e) != NH_OK) fail_msg("%s", e.text);
+	assert_int_equal(st_set_files(a), 1);
+	assert_int_equal(st_set_count(a), st_set_count(b));
+	const size_t files = st_set_files(b);
+	uint64_t sum[100] = {0};
+	size_t tensors[100] = {0};
+	assert_in_range(files, 3, 100);
+	for (size_t i = 0; i < st_set_count(a); i++) {
+		const st_tensor *x = st_set_at(a, i), *y = st_set_find(b, x->name);
+		assert_non_null(y);
+		assert_memory_equal(x->data, y->data, x->bytes);
+	}
+	json_t *index;
+	assert_int_equal(jsn_load_path(&index, dir_path("many/model.safetensors.index.json"), 1 << 20, &e), NH_OK);
+	const char *name;
+	json_t *file;
+	json_object_foreach(json_object_get(index, "weight_map"), name, file)
+	{
+		int shard = 0;
+		assert_int_equal(sscanf(json_string_value(file), "model-%5d-of-", &shard), 1);
+		assert_in_range(shard, 1, files);
+		sum[shard - 1] += st_set_find(b, name)->bytes;
+		tensors[shard - 1]++;
+	}
+	json_decref(index);
+	for (size_t i = 0; i < files; i++) assert_true(tensors[i] == 1 || (tensors[i] > 1 && sum[i] <= most));
+	print_message("%zu files of at most %llu bytes\n", files, (unsigned long long)most);
+	st_set_close(a);
+	st_set_close(b);
+}
+
 /* --- the folder --- */
 
 static void refused(const mk_options *o, const char *name, const char *text)
@@ -409,7 +514,7 @@ int main(void)
 #define ONE(name) cmocka_unit_test_setup_teardown(name, dir_setup, dir_teardown)
 	const struct CMUnitTest tests[] = {ONE(every_format_and_shape_balances), ONE(biases_and_tied_heads_balance),
 	    ONE(published_rows_can_be_written), ONE(codes_decode_to_the_values), ONE(f32_parameters_are_no_bf16_values),
-	    ONE(parameters_are_plausible), ONE(same_options_give_the_same_bytes), ONE(shards_change_no_value), ONE(refusals_name_the_reason),
-	    ONE(a_folder_with_files_needs_force)};
+	    ONE(parameters_are_plausible), ONE(same_options_give_the_same_bytes), ONE(shards_change_no_value),
+	    ONE(like_writes_what_loading_draws), ONE(shards_keep_a_size), ONE(refusals_name_the_reason), ONE(a_folder_with_files_needs_force)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

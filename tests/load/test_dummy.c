@@ -102,6 +102,50 @@ static void bits_depend_on_the_name_alone(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Who writes a file asks for pieces. */
+static void pieces_are_the_whole(void **state)
+{
+	(void)state;
+	enum { N = 96, K = 1024, PIECE = 64 * 37 };
+	dummy *d;
+	nh_error e = {0};
+	int pieces = 0;
+	assert_int_equal(dummy_open(&d, 3, 2, &e), NH_OK);
+	uint8_t *out = mem_alloc(PIECE + DUMMY_SLACK);
+	for (size_t f = 0; f < ARRAY_LEN(SCHEMES); f++) {
+		weight w = matrix_of("m.k_proj", SCHEMES[f], N, K), v = w;
+		assert_int_equal(dummy_matrix(d, &w, true, &e), NH_OK);
+		assert_int_equal(dummy_scale(d, &v, &e), NH_OK);
+		assert_true(w.scale == v.scale && w.input_scale == v.input_scale);
+		for (int scales = 0; scales <= (w.block_scale != NULL); scales++) {
+			const size_t all = scales ? N * K / 16 : w.dtype == NUM_BF16 ? N * K * 2 : w.dtype == NUM_E4M3 ? N * K : N * K / 2;
+			const uint8_t *whole = scales ? w.block_scale : w.data;
+			for (size_t at = 0; at < all; at += PIECE, pieces++) {
+				const size_t n = all - at < PIECE ? all - at : PIECE;
+				assert_int_equal(dummy_matrix_part(d, &v, scales, at, n, out, &e), NH_OK);
+				assert_memory_equal(out, whole + at, n);
+			}
+		}
+	}
+	static const char *const NAMES[] = {"t.conv1d.weight", "t.embeddings.weight", "t.A_log", "t.norm.weight"};
+	for (size_t i = 0; i < 2 * ARRAY_LEN(NAMES); i++) {
+		const int64_t shape[2] = {1000, 20};
+		const int rank = i / 2 < 2 ? 2 : 1;
+		const num_dtype type = i % 2 ? NUM_F32 : NUM_BF16;
+		const st_tensor *t = dummy_tensor(d, NAMES[i / 2], type, rank, shape, false, &e);
+		for (size_t at = 0; at < t->bytes; at += PIECE, pieces++) {
+			const size_t n = t->bytes - at < PIECE ? t->bytes - at : PIECE;
+			assert_int_equal(dummy_tensor_part(d, t->name, type, rank == 2 ? 20 : 0, at, n, out, &e), NH_OK);
+			assert_memory_equal(out, t->data + at, n);
+		}
+	}
+	printf("%d pieces\n", pieces);
+	assert_true(pieces > 200);
+	mem_free(out);
+	dummy_close(d);
+	assert_int_equal(mem_live(), 0);
+}
+
 static void parameters_are_drawn_by_what_they_are(void **state)
 {
 	(void)state;
@@ -109,7 +153,8 @@ static void parameters_are_drawn_by_what_they_are(void **state)
 		const char *name;
 		double lo, hi;
 	} CASES[] = {{"l.norm.weight", 0.4, 1.6}, {"l.mixer.A_log", 0, 2.78}, {"l.mixer.D", -0.5, 2.5}, {"l.mixer.dt_bias", -7, -2.2},
-	    {"l.mixer.gate.e_score_correction_bias", -0.1, 0.1}, {"l.mixer.conv1d.bias", -0.3, 0.3}, {"l.mixer.k_proj.k_scale", 0.0079, 0.0201}};
+	    {"l.mixer.gate.e_score_correction_bias", -0.1, 0.1}, {"l.mixer.conv1d.bias", -0.3, 0.3},
+	    {"l.mixer.k_proj.k_scale", 0.0079, 0.0201}};
 	dummy *d;
 	nh_error e = {0};
 	assert_int_equal(dummy_open(&d, 0, 1, &e), NH_OK);
@@ -297,8 +342,8 @@ static void memory_that_ends_is_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(matrices_have_the_spread_of_trained_ones),
-	    cmocka_unit_test(bits_depend_on_the_name_alone), cmocka_unit_test(parameters_are_drawn_by_what_they_are),
-	    cmocka_unit_test(the_source_of_a_drawn_matrix_is_given_back), cmocka_unit_test(a_narrowed_copy_is_given_back),
-	    cmocka_unit_test(memory_that_ends_is_an_error)};
+	    cmocka_unit_test(bits_depend_on_the_name_alone), cmocka_unit_test(pieces_are_the_whole),
+	    cmocka_unit_test(parameters_are_drawn_by_what_they_are), cmocka_unit_test(the_source_of_a_drawn_matrix_is_given_back),
+	    cmocka_unit_test(a_narrowed_copy_is_given_back), cmocka_unit_test(memory_that_ends_is_an_error)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

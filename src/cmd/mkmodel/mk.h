@@ -33,13 +33,14 @@ typedef enum mk_format {
 typedef struct mk_options {
 	mk_format format;
 	uint64_t seed;
-	const char *from;          /* a config.json whose keys replace the small defaults; NULL: none */
-	const char *like;          /* a preset whose keys do (fmt/preset.h); NULL: none. Excludes `from` */
-	int layers;                /* of the preset; 0: all */
-	const char *pattern;       /* letters; NULL: "MEM*E-", or that of `from` */
+	const char *from;    /* a config.json whose keys replace the small defaults; NULL: none */
+	const char *like;    /* a preset whose keys do (fmt/preset.h); NULL: none. Excludes `from`. Its values are those of load/dummy.h */
+	int layers;          /* of the preset; 0: all */
+	const char *pattern; /* letters; NULL: "MEM*E-", or that of `from` */
 	const char *const *config; /* [config_count] "KEY=VALUE", VALUE as JSON or else a string; applied last */
 	size_t config_count;
 	int shards;              /* 0: by size, at most 5 GB a file; 1: one file without index */
+	uint64_t shard_bytes;    /* where shards is 0: at most so many in a file; 0: MK_SHARD_BYTES */
 	bool list_form;          /* layers_block_type instead of hybrid_override_pattern */
 	bool latent, mtp;        /* moe_latent_size = half the hidden size; one MTP depth */
 	bool puzzle;             /* block_configs with other widths, experts and windows per layer */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * mk_tensors.c: writes the tensors of a plan, row by row: nothing is ever held as a whole. Within a file tensors are ordered by element size
- * and then name, as the format's own library does, so that all of them are aligned.
+ * mk_tensors.c: writes the tensors of a plan, piece by piece: nothing is ever held as a whole. Within a file tensors are ordered by element
+ * size and then name, as the format's own library does, so that all of them are aligned. Two ways: rows of values that are then rounded
+ * (small models, whose values do not depend on the format), and codes drawn as the loader draws them (published shapes: 30e9 roundings
+ * would take hours).
  * Breaks first: what is written for a quantised matrix decodes to the nearest values that its scales allow.
  */
 #include <math.h>
@@ -12,15 +14,21 @@
 #include "base/base_mem.h"
 #include "cmd/mkmodel/mk.h"
 #include "fmt/safetensors.h"
+#include "load/dummy.h"
 #include "num/num_conv.h"
 
 typedef struct writing {
 	const mk_options *o;
 	st_writer *w;
-	double *row;  /* own [most columns] */
-	uint8_t *out; /* own [most columns * 4] */
-	uint64_t done, total;
+	double *row;    /* own [most columns] */
+	uint8_t *out;   /* own [most columns * 4] */
+	dummy *drawn;   /* own; NULL: values are rounded */
+	uint8_t *piece; /* own [PIECE + DUMMY_SLACK], where drawn */
+	uint64_t done, total, told;
 } writing;
+
+#define PIECE ((size_t)16 << 20)
+#define TELL (1u << 20) /* bytes between two words of progress */
 
 /* The e4m3 scale of one block of 16 and its codes; model.md 2.4: value = code * block scale * weight_scale_2. */
 static uint8_t block_scale(const double *v, float second)
@@ -61,24 +69,53 @@ static size_t encode_row(writing *w, const mk_tensor *t, int64_t row)
 	}
 }
 
+static nh_status put(writing *w, const void *bytes, size_t n, nh_error *e)
+{
+	st_writer_put(w->w, bytes, n);
+	w->done += n;
+	if (w->o->progress == NULL || (w->done - w->told < TELL && w->done < w->total)) return NH_OK;
+	w->told = w->done;
+	return w->o->progress(w->o->progress_user, "bytes", w->done, w->total) ? NH_OK : ERR(e, NH_ERR_CANCELLED, "cancelled");
+}
+
 static nh_status write_tensor(writing *w, const mk_tensor *t, nh_error *e)
 {
 	mk_source *s = t->source;
 	if (s->scheme != NUM_SCHEME_NONE) mk_find_amax(s);
 	if (t->part == MK_SCALE || t->part == MK_INPUT_SCALE) {
 		float v = t->part == MK_SCALE ? mk_weight_scale(s) : s->input_scale;
-		st_writer_put(w->w, &v, sizeof v);
-		w->done += sizeof v;
-		return NH_OK;
+		return put(w, &v, sizeof v, e);
 	}
-	uint64_t told = w->done;
 	for (int64_t r = 0; r < s->n; r++) {
 		size_t n = encode_row(w, t, r);
-		st_writer_put(w->w, w->out, n);
-		w->done += n;
-		if (w->o->progress == NULL || (w->done - told < 1 << 20 && r + 1 < s->n)) continue;
-		told = w->done;
-		if (!w->o->progress(w->o->progress_user, "bytes", w->done, w->total)) return ERR(e, NH_ERR_CANCELLED, "cancelled");
+		TRY(put(w, w->out, n, e));
+	}
+	return NH_OK;
+}
+
+/* The bytes that loading the shape without files would draw, in any number of pieces. */
+static nh_status draw_tensor(writing *w, const mk_tensor *t, nh_error *e)
+{
+	const mk_source *s = t->source;
+	const bool matrix = t->name != s->name; /* a module, whose tensors have its name and more */
+	weight m = {.name = s->name, .scheme = s->scheme, .n = s->n, .k = s->k, .scale = 1};
+	m.dtype = s->scheme == NUM_SCHEME_NONE ? NUM_BF16 : s->scheme == NUM_SCHEME_FP8 ? NUM_E4M3 : NUM_E2M1X2;
+	if (t->part == MK_SCALE || t->part == MK_INPUT_SCALE) {
+		TRY(dummy_scale(w->drawn, &m, e));
+		return put(w, t->part == MK_SCALE ? &m.scale : &m.input_scale, sizeof m.scale, e);
+	}
+	/* The loader draws what it takes for a bf16 parameter as bf16; the router's bias alone is F32 in the file. */
+	const bool widen = s->fill == MK_ROUTER_BIAS && t->dtype == NUM_F32;
+	const num_dtype type = widen ? NUM_BF16 : t->dtype;
+	const uint64_t all = widen ? t->bytes / 2 : t->bytes;
+	for (uint64_t at = 0; at < all;) {
+		const size_t n = all - at < PIECE / 2 ? (size_t)(all - at) : PIECE / 2;
+		if (matrix) TRY(dummy_matrix_part(w->drawn, &m, t->part == MK_BLOCK_SCALES, at, n, w->piece, e));
+		else TRY(dummy_tensor_part(w->drawn, t->name, type, t->rank >= 2 ? t->shape[t->rank - 1] : 0, at, n, w->piece, e));
+		/* From the last value on, so that none is overwritten before it was read. */
+		for (size_t i = n / 2; widen && i-- > 0;) num_store(NUM_F32, w->piece, i, num_load(NUM_BF16, w->piece, i));
+		TRY(put(w, w->piece, widen ? 2 * n : n, e));
+		at += n;
 	}
 	return NH_OK;
 }
@@ -108,7 +145,7 @@ static nh_status write_shard(writing *w, const char *dir, const char *name, mk_t
 	for (size_t i = 0; s == NH_OK && i < count; i++)
 		s = st_writer_add(w->w, list[i]->name, list[i]->dtype, list[i]->rank, list[i]->shape, e);
 	if (s == NH_OK) s = st_writer_begin(w->w, e);
-	for (size_t i = 0; s == NH_OK && i < count; i++) s = write_tensor(w, list[i], e);
+	for (size_t i = 0; s == NH_OK && i < count; i++) s = w->drawn != NULL ? draw_tensor(w, list[i], e) : write_tensor(w, list[i], e);
 	if (s == NH_OK) return st_writer_commit(w->w, e);
 	st_writer_abort(w->w);
 	return s;
@@ -166,7 +203,7 @@ static int shards_for(mk_plan *p, uint64_t most)
 
 nh_status mk_tensor_files(const char *dir, mk_plan *p, const mk_options *o, nh_error *e)
 {
-	int shards = o->shards > 0 ? o->shards : shards_for(p, MK_SHARD_BYTES);
+	int shards = o->shards > 0 ? o->shards : shards_for(p, o->shard_bytes > 0 ? o->shard_bytes : MK_SHARD_BYTES);
 	if ((size_t)shards > p->count) return ERR(e, NH_ERR_ARG, "shards: %d, but there are %zu tensors", shards, p->count);
 	assign_shards(p, shards);
 	int64_t widest = 1;
@@ -174,8 +211,10 @@ nh_status mk_tensor_files(const char *dir, mk_plan *p, const mk_options *o, nh_e
 	writing w = {.o = o, .total = p->bytes};
 	w.row = mem_array((size_t)widest, sizeof *w.row);
 	w.out = mem_array((size_t)widest, 4);
+	if (o->like != NULL) w.piece = mem_aligned(DUMMY_SLACK, PIECE + DUMMY_SLACK);
 	mk_tensor **list = mem_array(p->count, sizeof *list);
-	nh_status s = w.row == NULL || w.out == NULL || list == NULL ? ERR_NOMEM(e) : NH_OK;
+	nh_status s = w.row == NULL || w.out == NULL || list == NULL || (o->like != NULL && w.piece == NULL) ? ERR_NOMEM(e) : NH_OK;
+	if (s == NH_OK && o->like != NULL) s = dummy_open(&w.drawn, o->seed, 0, e);
 	for (int shard = 0; s == NH_OK && shard < shards; shard++) {
 		char name[64];
 		size_t count = 0;
@@ -186,7 +225,9 @@ nh_status mk_tensor_files(const char *dir, mk_plan *p, const mk_options *o, nh_e
 		s = write_shard(&w, dir, name, list, count, e);
 	}
 	if (s == NH_OK && shards > 1) s = write_index(dir, p, shards, e);
+	dummy_close(w.drawn);
 	mem_free(list);
+	mem_free(w.piece);
 	mem_free(w.row);
 	mem_free(w.out);
 	return s;

@@ -33,6 +33,7 @@ static int run(const cmd_args *a)
 	    .from = cmd_string(a, "from", NULL),
 	    .pattern = cmd_string(a, "pattern", NULL),
 	    .shards = (int)cmd_int(a, "shards", 0),
+	    .shard_bytes = cmd_bytes(a, "shard-size", 0),
 	    .list_form = cmd_flag(a, "list-form"),
 	    .latent = cmd_flag(a, "latent"),
 	    .mtp = cmd_flag(a, "mtp"),
@@ -49,6 +50,7 @@ static int run(const cmd_args *a)
 	if (o.kv_fp8 && o.kv_bf16) return cmd_bad_usage(a, "--kv-fp8 and --kv-bf16 exclude each other");
 	if (o.from != NULL && cmd_flag(a, "tiny")) return cmd_bad_usage(a, "--tiny and --from exclude each other");
 	if (like != NULL && (o.from != NULL || cmd_flag(a, "tiny"))) return cmd_bad_usage(a, "--like excludes --tiny and --from");
+	if (o.shards > 0 && o.shard_bytes > 0) return cmd_bad_usage(a, "--shards and --shard-size exclude each other");
 	if (like == NULL && o.layers > 0) return cmd_bad_usage(a, "--layers needs --like");
 	nh_error e = {0};
 	nh_status s = mk_write(cmd_operand(a, 0), &o, &e);
@@ -60,14 +62,18 @@ static int run(const cmd_args *a)
 static const cmd_option options[] = {{"tiny", 0, CMD_FLAG, NULL, "a small model with every kind of layer (the default)", 0, 0},
     {"from", 0, CMD_STRING, "CONFIG", "start from the keys of this config.json instead", 0, 0},
     {"like", 0, CMD_STRING, "NAME[:FORMAT]",
-        "a published shape: lightning-30b, nano-30b, super-120b or ultra-550b;\n--format is then the release's unless given", 0, 0},
+        "a published shape: lightning-30b, nano-30b, super-120b or ultra-550b;\n--format is then the release's unless given; the values "
+        "are\nthose of --like where a model runs, so that both answer alike",
+        0, 0},
     {"layers", 0, CMD_INT, "N", "with --like: the first N layers", 1, 1000},
     {"pattern", 'p', CMD_STRING, "LETTERS", "the layers: M mamba, * attention, - dense, E experts (default: MEM*E-)", 0, 0},
     {"format", 'f', CMD_CHOICE, "bf16|fp8|nvfp4|w4a16|mixed|super", "which layers are quantised, and how, as in the published releases", 0,
         0},
     {"config", 'c', CMD_LIST, "KEY=VALUE", "sets a key of config.json; may be repeated", 0, 0},
     {"seed", 's', CMD_INT, "N", "another seed gives other values (default: 0)", 0, 9e15},
-    {"shards", 0, CMD_INT, "N", "number of safetensors files; above 1 with an index\n(default: as many as keep each below 5 GB)", 1, 99999},
+    {"shards", 0, CMD_INT, "N", "number of safetensors files; above 1 with an index\n(default: as many as --shard-size asks for)", 1,
+        99999},
+    {"shard-size", 0, CMD_BYTES, "SIZE", "bytes of data in a file at most, such as 2G (default: 5 GB)", 0, 0},
     {"list-form", 0, CMD_FLAG, NULL, "the layers as layers_block_type instead of a string of letters", 0, 0},
     {"latent", 0, CMD_FLAG, NULL, "routed experts at half the hidden width", 0, 0},
     {"mtp", 0, CMD_FLAG, NULL, "a multi-token-prediction block", 0, 0},
