@@ -34,6 +34,37 @@ exec *wrap_tap_create(exec *inner, wrap_tap_fn fn, void *user);
  * uniform and independent. Host memory only. */
 exec *wrap_uniform_create(exec *inner, uint64_t seed);
 
+/* lockstep: the same step on two arms or more, op by op. The first exec records what goes into and comes out of each op; any other, run over the same
+ * batch afterwards, is compared op by op. Values never decide which ops run, so call n of one is call n of the other. LOCKSTEP_OWN (mode A): each arm
+ * keeps its own values and state, and an op is judged with what it was handed. LOCKSTEP_SEEDED (mode B): before each op the other arm's operands become
+ * the first one's, so that a difference is that op's own; `f32`: the first arm's doubles are rounded to f32 before it computes, for arms that hold no
+ * doubles. Host memory only; each arm has its own model, opened from the same files. */
+typedef struct lockstep lockstep;
+typedef enum { LOCKSTEP_OWN, LOCKSTEP_SEEDED } lockstep_mode;
+typedef struct lockstep_finding { /* one output of one call */
+	op_id op;
+	int layer, call;            /* call: from 0 in this step */
+	const char *field, *weight; /* of the op's struct; the matrix's name, "" where there is none */
+	bool integers;
+	int64_t lines, width, rows; /* of the output; rows of the call */
+	uint64_t differ;            /* elements */
+	int64_t first;              /* line of the first element that differs; -1: none */
+	double error;               /* the largest over lines of |difference| / |the first arm's line| */
+	int64_t line;               /* of the largest */
+	/* [lines], borrow for the call. A line far quieter than the tensor is measured against the tensor; 1 where a value is finite on one side only, or an
+	 * integer differs. */
+	const double *errors;
+} lockstep_finding;
+typedef void (*lockstep_fn)(void *user, const lockstep_finding *f);
+/* fn is told of every output of the other arms, equal ones too. */
+lockstep *lockstep_create(lockstep_mode mode, bool f32, lockstep_fn fn, void *user);
+exec *lockstep_first(lockstep *l, exec *inner); /* wrappers: wrap_destroy them before lockstep_destroy */
+exec *lockstep_other(lockstep *l, exec *inner);
+/* An arm has run the whole step: the next one starts at its first op. False where it has not run as many ops as the first arm. */
+bool lockstep_rewind(lockstep *l);
+void lockstep_forget(lockstep *l);  /* the step; before the first arm runs the next one */
+void lockstep_destroy(lockstep *l); /* NULL is fine */
+
 void wrap_destroy(exec *x); /* any of the above; NULL is fine */
 
 /* dry: an arm without arithmetic. Ops only count and add cost; scratch is measured by a measuring arena that it owns. Types as `like`

@@ -41,6 +41,13 @@ static void open_state(model_bench *b)
 
 void bench_open(model_bench *b, const char *dir, const char *profile, int slots, int pages, int page_tokens, bool check)
 {
+	const test_arm ref = {backend_find("ref"), NULL, "ref"};
+	bench_open_on(b, &ref, 0, dir, profile, slots, pages, page_tokens, check);
+}
+
+void bench_open_on(model_bench *b, const test_arm *on, int threads, const char *dir, const char *profile, int slots, int pages,
+    int page_tokens, bool check)
+{
 	char path[1024];
 	nh_error e = {0};
 	memset(b, 0, sizeof *b);
@@ -48,8 +55,8 @@ void bench_open(model_bench *b, const char *dir, const char *profile, int slots,
 	b->pages = pages;
 	b->page_tokens = page_tokens;
 	snprintf(path, sizeof path, "%s/config.json", dir);
-	b->be = backend_find("ref");
-	const backend_options bo = {.num = num_profile(profile)};
+	b->be = on->be;
+	const backend_options bo = {.num = num_profile(profile), .isa = on->isa, .threads = threads};
 	if (b->be->open(&b->arm, &bo, &e) != NH_OK || config_load(&b->config, path, &e) != NH_OK ||
 	    st_set_open(&b->set, dir, NULL, &e) != NH_OK || quant_open(&b->quant, b->config, path, NULL, NULL, &e) != NH_OK)
 		fail_msg("%s", e.text);

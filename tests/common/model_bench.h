@@ -6,6 +6,7 @@
 #define TESTS_COMMON_MODEL_BENCH_H
 
 #include "cmd/mkmodel/mk.h"
+#include "common/arms.h"
 #include "exec/wrap.h"
 #include "model/nemotron_h/nm_model.h"
 
@@ -40,7 +41,11 @@ typedef struct bench_row {
 	int32_t id;
 } bench_row;
 
+/* On the definition, ref. */
 void bench_open(model_bench *b, const char *dir, const char *profile, int slots, int pages, int page_tokens, bool check);
+/* The same on any arm and tier; threads 0: the arm decides. */
+void bench_open_on(model_bench *b, const test_arm *on, int threads, const char *dir, const char *profile, int slots, int pages,
+    int page_tokens, bool check);
 void bench_close(model_bench *b);
 void bench_clear(model_bench *b); /* all state to 0xFF bytes: NaN where floats are read that nobody wrote */
 
