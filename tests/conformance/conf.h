@@ -17,6 +17,7 @@
 #include "tensor/paged.h"
 #include "test.h"
 
+#define CONF_SEED 20240607u
 #define CONF_OUTPUTS 8
 #define CONF_MUTANTS 24
 
@@ -43,6 +44,11 @@ typedef struct conf {
 	const char *names[CONF_MUTANTS];
 	int mutants;
 } conf;
+
+/* Of profiles that round nothing, and of those that round to bf16, where one sum on the edge moves an output by a whole step. */
+enum { CONF_PLAIN, CONF_EAGER, CONF_KINDS };
+int conf_kind(const char *profile);
+double conf_band(op_id op, int kind);
 
 typedef void (*conf_fn)(conf *c);
 typedef struct conf_case {
@@ -76,6 +82,13 @@ void conf_import(conf *c, weight *w);
 /* An output: the arm's tensor as it is now, or a host tensor that a mutant made of it. */
 void conf_out(conf *c, const tensor *on_arm);
 void conf_out_host(conf *c, const tensor *host);
+
+/* Opens the arm, runs the case (as `mutant`, or NULL), checks that it called its op; conf_done gives everything back. */
+void conf_run(conf *c, const conf_case *k, const backend *arm, const char *isa, const char *profile, int variant, const char *mutant);
+void conf_done(conf *c);
+/* The largest error over the rows of all outputs: |difference| / |ref's row|; a row far quieter than its tensor is measured against the tensor; a
+ * difference in integers is an error of 1. Adds what it compared to *elements. */
+double conf_compare(const conf *a, const conf *ref, uint64_t *elements);
 
 extern const conf_case CONF_BASIC[], CONF_SSM[], CONF_ATTN[], CONF_MOE[], CONF_SAMPLE[]; /* end with run NULL */
 

@@ -28,7 +28,7 @@ static const double LOUD[3] = {1, 0.01, 0.0005};
 
 static void rms_norm(conf *c)
 {
-	const int T = 4, D = 96;
+	const int T = 4, D = c->variant == 3 ? 928 : 96;
 	float eps = 1e-5f;
 	tensor x = conf_random(c, c->x->types.act, T, D, 0, LOUD[c->variant % 3]), w = conf_random(c, NUM_BF16, D, 0, 1, 0.5),
 	       y = conf_host(c, c->x->types.act, 2, T, D, 1, 1);
@@ -48,7 +48,7 @@ static void rms_norm(conf *c)
 
 static void add_rms_norm(conf *c)
 {
-	const int T = 4, D = 80;
+	const int T = 4, D = c->variant == 3 ? 928 : 80;
 	const num_dtype act = c->x->types.act;
 	tensor x = conf_random(c, act, T, D, 0, LOUD[c->variant % 3]), res = conf_random(c, act, T, D, 0, LOUD[c->variant % 3]),
 	       w = conf_random(c, NUM_BF16, D, 0, 1, 0.5);
@@ -65,8 +65,9 @@ static void add_rms_norm(conf *c)
 static void linear(conf *c)
 {
 	const num_scheme scheme = (num_scheme)(c->variant % NUM_SCHEME_COUNT);
-	const bool fp4 = scheme == NUM_SCHEME_NVFP4 || scheme == NUM_SCHEME_W4A16, with = c->variant >= NUM_SCHEME_COUNT;
-	const int T = with ? 9 : 3, n = with ? 19 : 40, k = with ? 48 : 160;
+	const int shape = c->variant / (int)NUM_SCHEME_COUNT; /* rows that fill no tile; a width that fills none; one output */
+	const bool fp4 = scheme == NUM_SCHEME_NVFP4 || scheme == NUM_SCHEME_W4A16, with = shape == 1;
+	const int T = (const int[]){3, 9, 5, 1}[shape], n = (const int[]){40, 19, 33, 1}[shape], k = (const int[]){160, 48, 928, 16}[shape];
 	tensor x = conf_random(c, c->x->types.act, T, k, 0.1, 1), bias = conf_random(c, NUM_BF16, n, 0, 0, 1),
 	       y = conf_host(c, c->x->types.act, 2, T, n, 1, 1);
 	weight w = conf_weight(c, scheme, n, k);
@@ -158,6 +159,6 @@ static void all_reduce(conf *c)
 	conf_out(c, &y);
 }
 
-const conf_case CONF_BASIC[] = {{OP_embed_rows, embed_rows, 2}, {OP_rms_norm, rms_norm, 3}, {OP_add_rms_norm, add_rms_norm, 3},
-    {OP_linear, linear, 2 * NUM_SCHEME_COUNT}, {OP_add, add, 1}, {OP_gather_rows, gather_rows, 1}, {OP_state_copy, state_copy, 1},
+const conf_case CONF_BASIC[] = {{OP_embed_rows, embed_rows, 2}, {OP_rms_norm, rms_norm, 4}, {OP_add_rms_norm, add_rms_norm, 4},
+    {OP_linear, linear, 4 * NUM_SCHEME_COUNT}, {OP_add, add, 1}, {OP_gather_rows, gather_rows, 1}, {OP_state_copy, state_copy, 1},
     {OP_page_copy, page_copy, 1}, {OP_all_reduce, all_reduce, 1}, {OP_COUNT, NULL, 0}};

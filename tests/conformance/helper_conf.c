@@ -3,6 +3,8 @@
  */
 #include "conf.h"
 
+#include "common/bands.h"
+
 bool conf_mutant(conf *c, const char *name)
 {
 	int i = 0;
@@ -128,3 +130,56 @@ void conf_out(conf *c, const tensor *on_arm)
 	tensor t = conf_back(c, on_arm);
 	conf_out_host(c, &t);
 }
+
+void conf_run(conf *c, const conf_case *k, const backend *arm, const char *isa, const char *profile, int variant, const char *mutant)
+{
+	*c = (conf){.arm = arm, .variant = variant, .active = mutant, .seed = rng_u64(CONF_SEED, k->op, (uint64_t)variant)};
+	arena_init(&c->mem);
+	nh_error e = {0};
+	if (arm->open(&c->x, &(backend_options){.num = num_profile(profile), .isa = isa, .threads = 2}, &e) != NH_OK)
+		fail_msg("%s: %s", arm->name, e.text);
+	k->run(c);
+	if (exec_status(c->x, &e) != NH_OK) fail_msg("%s: %s: %s", arm->name, op_name(k->op), e.text);
+	assert_true(c->x->counters.op[k->op].calls > 0); /* the case calls what it says */
+	assert_true(c->outputs > 0);
+}
+
+void conf_done(conf *c)
+{
+	for (int i = 0; i < c->imported; i++) c->arm->release(c->x, c->weights[i]);
+	for (int i = 0; i < c->devices; i++) c->arm->free(c->x, c->device[i]);
+	c->arm->close(c->x);
+	arena_deinit(&c->mem);
+}
+
+double conf_compare(const conf *a, const conf *ref, uint64_t *elements)
+{
+	double worst = 0;
+	assert_int_equal(a->outputs, ref->outputs);
+	for (int o = 0; o < ref->outputs; o++) {
+		const conf_output *x = &a->out[o], *y = &ref->out[o];
+		double all = 0;
+		assert_true(x->rows == y->rows && x->width == y->width && x->rows * x->width > 0);
+		for (int64_t i = 0; i < y->rows * y->width; i++)
+			if (isfinite(y->v[i])) all += y->v[i] * y->v[i];
+		for (int64_t r = 0; r < y->rows; r++) {
+			double far = 0, size = 1e-6 * all / (double)y->rows;
+			for (int64_t i = r * y->width; i < (r + 1) * y->width; i++) {
+				*elements += 1;
+				if (x->v[i] == y->v[i] || (isnan(x->v[i]) && isnan(y->v[i]))) { /* infinities too */
+					size += isfinite(y->v[i]) ? y->v[i] * y->v[i] : 0;
+					continue;
+				}
+				double d = y->exact || !isfinite(x->v[i]) || !isfinite(y->v[i]) ? INFINITY : x->v[i] - y->v[i];
+				far += d * d, size += isfinite(y->v[i]) ? y->v[i] * y->v[i] : 0;
+			}
+			double e = far == 0 ? 0 : isinf(far) || size == 0 ? 1 : sqrt(far / size);
+			worst = e > worst ? e : worst;
+		}
+	}
+	return worst;
+}
+
+int conf_kind(const char *profile) { return num_profile(profile)->rounding == NUM_ROUND_EAGER ? CONF_EAGER : CONF_PLAIN; }
+
+double conf_band(op_id op, int kind) { return band_of(op, kind == CONF_EAGER); }

@@ -3,11 +3,16 @@
  */
 #include "conf.h"
 
-enum { E = 12, K = 3, T = 6, W = 32, F = 48 };
+enum { T = 6, W = 32, F = 48 };
+/* Experts and choices: the usual; of many, only the first; nearly all; one. */
+static const struct {
+	int E, K;
+} SIZES[] = {{12, 3}, {20, 1}, {24, 22}, {1, 1}};
 
 static void route(conf *c)
 {
 	const num_dtype wide = c->x->types.wide;
+	const int E = SIZES[c->variant < 3 ? 0 : c->variant - 2].E, K = SIZES[c->variant < 3 ? 0 : c->variant - 2].K;
 	int groups = c->variant == 1 ? 4 : 1, keep = c->variant == 1 ? 2 : 1;
 	bool norm = c->variant != 2;
 	tensor logits = conf_random(c, wide, T, E, 0, 3), bias = conf_random(c, NUM_F32, E, 0, 0, 0.4),
@@ -47,9 +52,10 @@ static void route(conf *c)
 
 static void expert_ffn(conf *c)
 {
-	const num_scheme scheme = (num_scheme)c->variant;
+	const num_scheme scheme = (num_scheme)(c->variant % NUM_SCHEME_COUNT);
+	const int E = SIZES[c->variant / NUM_SCHEME_COUNT].E, K = SIZES[c->variant / NUM_SCHEME_COUNT].K;
 	const bool eager = c->x->num->rounding == NUM_ROUND_EAGER, wide = !eager;
-	weight *up = arena_array(&c->mem, E, sizeof *up), *down = arena_array(&c->mem, E, sizeof *down);
+	weight *up = arena_array(&c->mem, (size_t)E, sizeof *up), *down = arena_array(&c->mem, (size_t)E, sizeof *down);
 	weight_experts all = {.E = E, .up = up, .down = down};
 	for (int e = 0; e < E; e++) {
 		up[e] = conf_weight(c, scheme, F, W), down[e] = conf_weight(c, scheme, W, F);
@@ -69,7 +75,7 @@ static void expert_ffn(conf *c)
 	       w = conf_random(c, c->x->types.wide, T, K, 0.4, 0.2);
 	tensor rows = conf_host(c, wide ? c->x->types.wide : c->x->types.act, 3, T, K, W, 1);
 	for (int i = 0; i < T * K; i++) {
-		conf_set(&idx, i, (i / K * 5 + i % K * 2) % E);
+		conf_set(&idx, i, (i / K * 5 + i % K * (2 * K > E ? 1 : 2)) % E);
 		if (CONF_MUTANT(c, "the next expert")) conf_set(&idx, i, (conf_get(&idx, i) + 1) < E ? conf_get(&idx, i) + 1 : 0);
 		if (CONF_MUTANT(c, "routing weight left out")) conf_set(&w, i, 1);
 		if (CONF_MUTANT(c, "routing weight twice")) conf_set(&w, i, conf_get(&w, i) * conf_get(&w, i));
@@ -82,6 +88,7 @@ static void expert_ffn(conf *c)
 static void moe_combine(conf *c)
 {
 	const num_dtype act = c->x->types.act;
+	const int K = SIZES[c->variant].K;
 	float factor = 2.5f;
 	tensor rows = conf_host(c, act, 3, T, K, W, 1), shared = conf_random(c, act, T, W, 0, 1), y = conf_host(c, act, 2, T, W, 1, 1);
 	for (int i = 0; i < T * K * W; i++) {
@@ -98,4 +105,4 @@ static void moe_combine(conf *c)
 }
 
 const conf_case CONF_MOE[] = {
-    {OP_route, route, 3}, {OP_expert_ffn, expert_ffn, NUM_SCHEME_COUNT}, {OP_moe_combine, moe_combine, 1}, {OP_COUNT, NULL, 0}};
+    {OP_route, route, 6}, {OP_expert_ffn, expert_ffn, 4 * NUM_SCHEME_COUNT}, {OP_moe_combine, moe_combine, 4}, {OP_COUNT, NULL, 0}};

@@ -4,7 +4,8 @@
  */
 #include "conf.h"
 
-enum { H = 6, P = 8, N = 16, G = 2, K = 4, SLOTS = 5 };
+enum { H = 6, P = 8, G = 2, K = 4, SLOTS = 5 };
+static const int64_t STATES[] = {16, 16, 96}; /* by variant */
 
 /* Pools start dirty: a slot that is read by mistake is seen. */
 static tensor dirty(conf *c, num_dtype type, int rank, int64_t a, int64_t b, int64_t d)
@@ -45,7 +46,7 @@ static segments segments_make(conf *c, bool scan, int chunk)
 static void conv(conf *c, bool scan)
 {
 	const num_dtype act = c->x->types.act;
-	const int width = 24;
+	const int width = c->variant ? 928 : 24;
 	segments s = segments_make(c, scan, 5);
 	tensor x = conf_random(c, act, s.n, width, 0.2, 1.5), w = conf_random(c, NUM_BF16, width, K, 0, 1),
 	       bias = conf_random(c, NUM_BF16, width, 0, 0.3, 0.5);
@@ -74,6 +75,7 @@ static void conv_scan(conf *c) { conv(c, true); }
 /* [rows, G * N] to [rows, H * N] with head h's group h % G instead of h / (H / G). */
 static tensor tiled(conf *c, const tensor *t)
 {
+	const int64_t N = STATES[c->variant];
 	tensor r = conf_host(c, t->dtype, 2, t->shape[0], H * N, 1, 1);
 	for (int64_t i = 0; i < t->shape[0]; i++)
 		for (int h = 0; h < H; h++)
@@ -84,6 +86,7 @@ static tensor tiled(conf *c, const tensor *t)
 static void ssm(conf *c, bool scan)
 {
 	const num_dtype act = c->x->types.act;
+	const int64_t N = STATES[c->variant];
 	int chunk = c->variant ? 16 : 4, groups = G;
 	segments s = segments_make(c, scan, chunk);
 	tensor x = conf_random(c, act, s.n, H * P, 0.1, 1), b = conf_random(c, act, s.n, G * N, 0.2, 1),
@@ -127,10 +130,10 @@ static void ssm_scan(conf *c) { ssm(c, true); }
 static void gated_norm(conf *c)
 {
 	const num_dtype act = c->x->types.act;
-	const int T = 3, I = 60;
-	int groups = 3;
+	const int T = 3, I = c->variant == 2 ? 928 : 60;
+	int groups = c->variant == 2 ? 2 : 3;
 	float eps = 1e-5f;
-	tensor x = conf_random(c, act, T, I, 0, c->variant ? 0.002 : 1), gate = conf_random(c, act, T, I, 0, 3),
+	tensor x = conf_random(c, act, T, I, 0, c->variant == 1 ? 0.002 : 1), gate = conf_random(c, act, T, I, 0, 3),
 	       w = conf_random(c, NUM_BF16, I, 0, 1, 0.5);
 	tensor y = conf_host(c, act, 2, T, I, 1, 1), z = gate;
 	const bool late = CONF_MUTANT(c, "norm before the gate");
@@ -149,5 +152,5 @@ static void gated_norm(conf *c)
 	else conf_out(c, &y);
 }
 
-const conf_case CONF_SSM[] = {{OP_conv_step, conv_step, 1}, {OP_conv_scan, conv_scan, 1}, {OP_ssm_step, ssm_step, 1},
-    {OP_ssm_scan, ssm_scan, 2}, {OP_gated_norm, gated_norm, 2}, {OP_COUNT, NULL, 0}};
+const conf_case CONF_SSM[] = {{OP_conv_step, conv_step, 2}, {OP_conv_scan, conv_scan, 2}, {OP_ssm_step, ssm_step, 3},
+    {OP_ssm_scan, ssm_scan, 3}, {OP_gated_norm, gated_norm, 3}, {OP_COUNT, NULL, 0}};

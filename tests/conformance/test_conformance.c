@@ -1,19 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_conformance.c: every op, every arm of this build, every tier that this machine has, every profile that both have, against ref; and
  * every mutant against the band. The error of an output is the largest, over its rows, of |difference| / |ref's row| (a row far quieter
- * than its tensor is measured against the tensor); a difference in integers is an error of 1. There are two bands: of profiles that round
- * nothing, and of those that round to bf16, where one sum on the edge moves an output by a whole step. With --record COMMIT DATE the
- * numbers go to records/band/<arm or tier>.json.
+ * than its tensor is measured against the tensor); a difference in integers is an error of 1. The bands are common/bands.c. With --record COMMIT
+ * DATE the numbers go to records/band/<arm or tier>.json.
  */
 #include <stdlib.h>
 
 #include "conf.h"
 
-#define SEED 20240607u
-enum { PLAIN, EAGER, KINDS };
+enum { PLAIN = CONF_PLAIN, EAGER = CONF_EAGER, KINDS = CONF_KINDS };
 static const char *const KIND[KINDS] = {"exact", "eager"};
-/* Between an f32 arm's rounding (k = 160 terms: some 1e-6) and the smallest mutant; eager: between one bf16 step in a row and that. */
-static const double BAND[KINDS] = {3e-5, 3e-3};
 
 static const conf_case *const FAMILIES[] = {CONF_BASIC, CONF_SSM, CONF_ATTN, CONF_MOE, CONF_SAMPLE};
 #define FAMILY_COUNT 5
@@ -44,56 +40,6 @@ typedef struct mutant_row {
 static mutant_row mutants[OP_COUNT];
 
 static const char *tier_name(const tier *t) { return t->isa ? t->isa : t->arm->name; }
-static int kind_of(const char *profile) { return num_profile(profile)->rounding == NUM_ROUND_EAGER ? EAGER : PLAIN; }
-
-static void run(conf *c, const conf_case *k, const backend *arm, const char *isa, const char *profile, int variant, const char *mutant)
-{
-	*c = (conf){.arm = arm, .variant = variant, .active = mutant, .seed = rng_u64(SEED, k->op, (uint64_t)variant)};
-	arena_init(&c->mem);
-	nh_error e = {0};
-	if (arm->open(&c->x, &(backend_options){.num = num_profile(profile), .isa = isa, .threads = 2}, &e) != NH_OK)
-		fail_msg("%s: %s", arm->name, e.text);
-	k->run(c);
-	if (exec_status(c->x, &e) != NH_OK) fail_msg("%s: %s: %s", arm->name, op_name(k->op), e.text);
-	assert_true(c->x->counters.op[k->op].calls > 0); /* the case calls what it says */
-	assert_true(c->outputs > 0);
-}
-
-static void done(conf *c)
-{
-	for (int i = 0; i < c->imported; i++) c->arm->release(c->x, c->weights[i]);
-	for (int i = 0; i < c->devices; i++) c->arm->free(c->x, c->device[i]);
-	c->arm->close(c->x);
-	arena_deinit(&c->mem);
-}
-
-static double compare(const conf *a, const conf *ref, uint64_t *elements)
-{
-	double worst = 0;
-	assert_int_equal(a->outputs, ref->outputs);
-	for (int o = 0; o < ref->outputs; o++) {
-		const conf_output *x = &a->out[o], *y = &ref->out[o];
-		double all = 0;
-		assert_true(x->rows == y->rows && x->width == y->width && x->rows * x->width > 0);
-		for (int64_t i = 0; i < y->rows * y->width; i++)
-			if (isfinite(y->v[i])) all += y->v[i] * y->v[i];
-		for (int64_t r = 0; r < y->rows; r++) {
-			double far = 0, size = 1e-6 * all / (double)y->rows;
-			for (int64_t i = r * y->width; i < (r + 1) * y->width; i++) {
-				*elements += 1;
-				if (x->v[i] == y->v[i] || (isnan(x->v[i]) && isnan(y->v[i]))) { /* infinities too */
-					size += isfinite(y->v[i]) ? y->v[i] * y->v[i] : 0;
-					continue;
-				}
-				double d = y->exact || !isfinite(x->v[i]) || !isfinite(y->v[i]) ? INFINITY : x->v[i] - y->v[i];
-				far += d * d, size += isfinite(y->v[i]) ? y->v[i] * y->v[i] : 0;
-			}
-			double e = far == 0 ? 0 : isinf(far) || size == 0 ? 1 : sqrt(far / size);
-			worst = e > worst ? e : worst;
-		}
-	}
-	return worst;
-}
 
 static bool has(const backend *arm, const char *profile)
 {
@@ -107,17 +53,18 @@ static uint64_t compare_case(tier *t, const char *profile, const conf_case *k, i
 {
 	conf want, got;
 	uint64_t elements = 0;
-	run(&want, k, backend_find("ref"), NULL, profile, variant, NULL);
-	run(&got, k, t->arm, t->isa, profile, variant, NULL);
-	const int kind = kind_of(profile);
-	double noise = compare(&got, &want, &elements);
+	conf_run(&want, k, backend_find("ref"), NULL, profile, variant, NULL);
+	conf_run(&got, k, t->arm, t->isa, profile, variant, NULL);
+	const int kind = conf_kind(profile);
+	double noise = conf_compare(&got, &want, &elements);
 	row *r = &t->ops[k->op];
 	r->cases++, r->elements += elements;
 	r->calls += got.x->counters.op[k->op].calls, r->reference += got.x->counters.op[k->op].reference_calls;
 	r->noise[kind] = noise > r->noise[kind] ? noise : r->noise[kind];
 	if (t->arm == want.arm && noise != 0) fail_msg("ref is not itself: %s variant %d, %g", op_name(k->op), variant, noise);
-	if (!(noise <= BAND[kind])) fail_msg("%s: %s %s variant %d: %g above the band", tier_name(t), profile, op_name(k->op), variant, noise);
-	done(&want), done(&got);
+	if (!(noise <= conf_band(k->op, kind)))
+		fail_msg("%s: %s %s variant %d: %g above the band", tier_name(t), profile, op_name(k->op), variant, noise);
+	conf_done(&want), conf_done(&got);
 	return elements;
 }
 
@@ -140,7 +87,7 @@ static void arms_agree_with_ref(void **state)
 			const char *profile = num_profile_at(p)->name;
 			if (!has(ref, profile) || !has(tiers[i].arm, profile)) continue;
 			profiles++;
-			tiers[i].has[kind_of(profile)] = true;
+			tiers[i].has[conf_kind(profile)] = true;
 			for (int f = 0; f < FAMILY_COUNT; f++)
 				for (const conf_case *k = FAMILIES[f]; k->run; k++)
 					for (int v = 0; v < k->variants; v++, comparisons++) elements += compare_case(&tiers[i], profile, k, v);
@@ -163,21 +110,21 @@ static void arms_agree_with_ref(void **state)
 static void run_mutants(const conf_case *k, const char *profile, int variant, int *runs, uint64_t *elements)
 {
 	const backend *ref = backend_find("ref");
-	const int kind = kind_of(profile);
+	const int kind = conf_kind(profile);
 	conf want, got;
-	run(&want, k, ref, NULL, profile, variant, NULL);
+	conf_run(&want, k, ref, NULL, profile, variant, NULL);
 	for (int m = 0; m < want.mutants; m++, ++*runs) {
 		mutant_row *r = &mutants[k->op];
-		run(&got, k, ref, NULL, profile, variant, want.names[m]);
-		double error = compare(&got, &want, elements);
-		done(&got);
+		conf_run(&got, k, ref, NULL, profile, variant, want.names[m]);
+		double error = conf_compare(&got, &want, elements);
+		conf_done(&got);
 		int at = 0;
 		while (at < r->count && strcmp(r->names[at], want.names[m]) != 0) at++;
 		assert_true(at < CONF_MUTANTS);
 		if (at == r->count) r->names[r->count++] = want.names[m];
 		r->error[kind][at] = error > r->error[kind][at] ? error : r->error[kind][at];
 	}
-	done(&want);
+	conf_done(&want);
 }
 
 static void mutants_are_seen(void **state)
@@ -201,7 +148,7 @@ static void mutants_are_seen(void **state)
 				if (kind == EAGER && r->error[PLAIN][m] > 0 && r->error[EAGER][m] == 0)
 					continue; /* a mutant of a format's native form only */
 				if (r->error[kind][m] < r->error[kind][least] || r->error[kind][least] == 0) least = m;
-				if (r->error[kind][m] > BAND[kind]) continue;
+				if (r->error[kind][m] > conf_band((op_id)op, kind)) continue;
 				hidden++;
 				print_message("%s: mutant '%s' is below the %s band: %g\n", op_name((op_id)op), r->names[m], KIND[kind], r->error[kind][m]);
 			}
@@ -225,16 +172,17 @@ static int record(const tier *t, const char *commit, const char *date)
 	fprintf(f,
 	    "{\n  \"tool\": \"conformance_test_conformance --record\", \"commit\": \"%s\", \"date\": \"%s\", \"arm\": \"%s\", \"tier\": "
 	    "\"%s\", "
-	    "\"seed\": %u, \"compiler\": \"%s\", \"band\": {\"exact\": %g, \"eager\": %g},\n",
-	    commit, date, t->arm->name, tier_name(t), SEED, __VERSION__, BAND[PLAIN], BAND[EAGER]);
+	    "\"seed\": %u, \"compiler\": \"%s\",\n",
+	    commit, date, t->arm->name, tier_name(t), CONF_SEED, __VERSION__);
 	fprintf(f, "  \"error\": \"largest over rows of |difference| / |row of ref|; of a mutant: in the corpus case that shows it best, "
 	           "[exact, eager]\",\n  \"ops\": {\n");
 	for (int op = 0; op < OP_COUNT; op++) {
 		const row *r = &t->ops[op];
 		const mutant_row *all = &mutants[op];
-		fprintf(f, "    \"%s\": {\"comparisons\": %d, \"elements\": %llu, \"reference_calls\": %llu, \"noise\": [%.3g, %.3g]",
-		    op_name((op_id)op), r->cases, (unsigned long long)r->elements, (unsigned long long)r->reference, r->noise[PLAIN],
-		    r->noise[EAGER]);
+		fprintf(f,
+		    "    \"%s\": {\"comparisons\": %d, \"elements\": %llu, \"reference_calls\": %llu, \"band\": [%g, %g], \"noise\": [%.3g, %.3g]",
+		    op_name((op_id)op), r->cases, (unsigned long long)r->elements, (unsigned long long)r->reference, conf_band((op_id)op, PLAIN),
+		    conf_band((op_id)op, EAGER), r->noise[PLAIN], r->noise[EAGER]);
 		if (!t->isa) {
 			fprintf(f, ", \"mutants\": {");
 			for (int m = 0; m < all->count; m++)
