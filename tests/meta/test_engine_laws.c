@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * test_engine_laws.c: the engine's laws on checkpoints of several formats and on the built-in model: a request's tokens and log-probabilities are
- * those that it has alone, compared as doubles, whatever happens around it. Each law prints what it exercised and fails where that is nothing.
- * Weights, prompts, lengths, options, poison and the order of slots and pages come from a seed; other seeds: test_engine_laws SEED...
+ * test_engine_laws.c: the engine's laws on every arm and tier that this machine has, on checkpoints of several formats and on the built-in model: a
+ * request's tokens and log-probabilities are those that it has alone, compared as doubles, whatever happens around it, and however many threads compute
+ * them. Each law prints what it exercised and fails where that is nothing. Weights, prompts, lengths, options, poison and the order of slots and pages
+ * come from a seed; other seeds: test_engine_laws SEED...
  */
 #include "test.h"
 
@@ -38,12 +39,16 @@ typedef struct question {
 static engine_model *m;
 static question q[MANY];
 static uint64_t seed;
+static const test_arm *on; /* who computes, and with how many threads */
+static int threads;
 
 /* One seed where everything takes a hundred times as long. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static uint64_t seeds[16] = {1};
 static int seed_count = 1;
+#define SANITIZED true
 #else
+#define SANITIZED false
 static uint64_t seeds[16] = {1, 20731, 8};
 static int seed_count = 3;
 #endif
@@ -433,10 +438,30 @@ static void sessions(const char *name)
 	assert_true(continued > 10 && forked > 30 && s.swaps_in > 0);
 }
 
-static void laws(const char *name, const char *dir, const char *numerics, bool check)
+static void open_model(const char *dir, const char *numerics, bool check)
 {
 	nh_error e = {0};
-	if (engine_model_open(&m, dir, &(open_options){.numerics = numerics, .check = check}, &e) != NH_OK) fail_msg("%s", e.text);
+	const open_options o = {.arm = on->be->name,
+	    .isa = on->isa,
+	    .threads = threads,
+	    .numerics = numerics ? test_arm_profile(on, numerics, "portable") : NULL,
+	    .check = check};
+	if (engine_model_open(&m, dir, &o, &e) != NH_OK) fail_msg("%s", e.text);
+}
+
+/* What the arm inherits from ref is right and slow: it would prove nothing about the arm. */
+static void close_model(void)
+{
+	uint64_t reference = 0, calls = 0;
+	for (int i = 0; i < OP_COUNT; i++) reference += m->parts.x->counters.op[i].reference_calls, calls += m->parts.x->counters.op[i].calls;
+	if (reference)
+		fail_msg("%s: %llu of %llu calls ran the reference op", on->name, (unsigned long long)reference, (unsigned long long)calls);
+	engine_model_close(m);
+}
+
+static void laws(const char *name, const char *dir, const char *numerics, bool check)
+{
+	open_model(dir, numerics, check);
 	questions();
 	uint64_t steps = alone();
 	many(name, steps);
@@ -445,49 +470,106 @@ static void laws(const char *name, const char *dir, const char *numerics, bool c
 	drafts(name);
 	prefixes(name);
 	sessions(name);
-	engine_model_close(m);
+	close_model();
 }
 
+static const struct made {
+	const char *name;
+	mk_format format;
+	const char *pattern, *numerics;
+} CASES[] = {
+    {"laws-bf16", MK_BF16, "M*-", "portable"},
+    {"laws-fp8", MK_FP8, "ME*-", "hopper"},
+    {"laws-mixed", MK_MIXED, "M*EM-", "portable"},
+    {"laws-exact", MK_NVFP4, "ME*", "exact"},
+};
+
+static const char *made(const struct made *c, char name[64])
+{
+	static const char *const CONFIG[] = {"hidden_size=32", "vocab_size=320", "chunk_size=8", "mamba_num_heads=2", "mamba_head_dim=16",
+	    "ssm_state_size=16", "n_groups=1", "max_position_embeddings=4096"};
+	snprintf(name, 64, "%s-%llu", c->name, (unsigned long long)seed);
+	const mk_options o = {.format = c->format,
+	    .seed = 7 * seed + (uint64_t)(c - CASES),
+	    .pattern = c->pattern,
+	    .config = CONFIG,
+	    .config_count = ARRAY_LEN(CONFIG)};
+	return bench_checkpoint(name, &o);
+}
+
+static test_arm arms[TEST_ARMS];
+static int arm_count;
+
+/* Each tier sees every seed, and with them 1, 2 and 3 threads. On ref, which computes row by row, most laws are true by construction: one seed. */
 static void on_made_checkpoints(void **state)
 {
 	(void)state;
-	static const struct {
-		const char *name;
-		mk_format format;
-		const char *pattern, *numerics;
-	} CASES[] = {
-	    {"laws-bf16", MK_BF16, "M*-", "portable"},
-	    {"laws-fp8", MK_FP8, "ME*-", "hopper"},
-	    {"laws-mixed", MK_MIXED, "M*EM-", "portable"},
-	    {"laws-exact", MK_NVFP4, "ME*", "exact"},
-	};
-	static const char *const CONFIG[] = {"hidden_size=32", "vocab_size=320", "chunk_size=8", "mamba_num_heads=2", "mamba_head_dim=16",
-	    "ssm_state_size=16", "n_groups=1", "max_position_embeddings=4096"};
-	for (int k = 0; k < seed_count; k++)
-		for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
-			char name[64];
-			seed = seeds[k];
-			snprintf(name, sizeof name, "%s-%llu", CASES[i].name, (unsigned long long)seed);
-			const mk_options o = {.format = CASES[i].format,
-			    .seed = 7 * seed + i,
-			    .pattern = CASES[i].pattern,
-			    .config = CONFIG,
-			    .config_count = ARRAY_LEN(CONFIG)};
-			printf("LAWS of %s, seed %llu\n", CASES[i].name, (unsigned long long)seed);
-			laws(name, bench_checkpoint(name, &o), CASES[i].numerics, i == 1);
+	for (int a = 0; a < arm_count; a++)
+		for (int k = 0; k < (a ? seed_count : 1); k++)
+			for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+				char name[64];
+				seed = seeds[k];
+				on = &arms[a];
+				threads = 1 + (k + a) % 3;
+				const char *dir = made(&CASES[i], name);
+				printf("LAWS of %s, seed %llu, on %s, %d threads\n", CASES[i].name, (unsigned long long)seed, on->name, threads);
+				laws(name, dir, CASES[i].numerics, i == 1);
+			}
+}
+
+/* A whole run, some questions alone and some together, by 1, 2, 3 and 7 threads: the same bits. Ranges of rows are fixed, so there are more threads
+ * than ranges in some ops and fewer in others. */
+static void the_thread_count_changes_nothing(void **state)
+{
+	(void)state;
+	static const int COUNTS[] = {1, 2, 3, 7};
+	enum { SOME = 6 };
+	for (int a = 0; a < arm_count; a++) {
+		if (arms[a].be == arms[0].be) continue; /* ref has no threads */
+		for (size_t i = 0; i < ARRAY_LEN(CASES) + !SANITIZED; i++) {
+			answer want[2 * SOME], got[2 * SOME];
+			char name[64] = "built-in";
+			int tokens = 0;
+			on = &arms[a];
+			seed = seeds[0];
+			const char *dir = i < ARRAY_LEN(CASES) ? made(&CASES[i], name) : NH_SOURCE_DIR "/models/tiny";
+			for (size_t n = 0; n < ARRAY_LEN(COUNTS); n += SANITIZED ? 3 : 1) {
+				threads = COUNTS[n];
+				open_model(dir, i < ARRAY_LEN(CASES) ? CASES[i].numerics : NULL, false);
+				questions();
+				engine *g = open_engine((engine_options){.max_sequences = SOME, .no_prefix_cache = true});
+				engine_request *r[SOME];
+				for (int k = 0; k < 2 * SOME; k++) {
+					engine_spec s = spec_of(&q[k % SOME], k % SOME);
+					s.max_tokens = 8;
+					if (k < SOME) collect(&got[k], ask(g, &s), NULL);
+					else r[k - SOME] = ask(g, &s);
+				}
+				for (int k = SOME; k < 2 * SOME; k++) collect(&got[k], r[k - SOME], NULL);
+				engine_close(g);
+				close_model();
+				if (n == 0) memcpy(want, got, sizeof want);
+				for (int k = 0; k < 2 * SOME; k++) {
+					char law[96];
+					snprintf(law, sizeof law, "%s, %s: %d threads instead of 1", on->name, name, threads);
+					same(law, k, &want[k], &got[k]);
+					tokens += got[k].tokens;
+				}
+			}
+			printf("LAW 1 thread = 2 = 3 = 7: %s, %s: %d tokens\n", on->name, name, tokens);
+			assert_int_equal(tokens, (SANITIZED ? 2 : (int)ARRAY_LEN(COUNTS)) * 2 * SOME * 8);
 		}
+	}
 }
 
 /* The built-in model: NVFP4, FP8 and BF16 in one, chunks of 128. A few short ones beside each other, drafted, swapped and continued. */
-static void on_the_built_in_model(void **state)
+static void company_on_the_built_in_model(void)
 {
-	(void)state;
 	enum { FEW = 4, LONG = 12 };
-	nh_error e = {0};
 	answer want[FEW], got;
 	engine_spec s[FEW];
 	engine_request *r[FEW];
-	if (engine_model_open(&m, NH_SOURCE_DIR "/models/tiny", &(open_options){0}, &e) != NH_OK) fail_msg("%s", e.text);
+	open_model(NH_SOURCE_DIR "/models/tiny", NULL, false);
 	seed = seeds[0];
 	questions();
 	for (int i = 0; i < FEW; i++) {
@@ -523,15 +605,34 @@ static void on_the_built_in_model(void **state)
 	assert_memory_equal(got.token, want[1].token + 5, (LONG - 5) * sizeof *got.token);
 	assert_memory_equal(got.logprob, want[1].logprob + 5, (LONG - 5) * sizeof *got.logprob);
 	engine_close(g);
-	printf("LAW company and continuation: built-in model: %d requests, %d steps instead of %d\n", FEW, (int)all.steps, (int)one.steps);
+	printf("LAW company and continuation: built-in model, %s: %d requests, %d steps instead of %d\n", on->name, FEW, (int)all.steps,
+	    (int)one.steps);
 	assert_true(all.steps < one.steps);
-	engine_model_close(m);
+	close_model();
+}
+
+static void on_the_built_in_model(void **state)
+{
+	(void)state;
+	for (int a = 0; a < arm_count; a++) {
+		on = &arms[a];
+		threads = 2;
+		company_on_the_built_in_model();
+	}
+}
+
+static int find_arms(void **state)
+{
+	(void)state;
+	arm_count = test_arms(arms);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
 	if (argc > 1) seed_count = 0;
 	for (int i = 1; i < argc && seed_count < (int)ARRAY_LEN(seeds); i++) seeds[seed_count++] = strtoull(argv[i], NULL, 10);
-	const struct CMUnitTest tests[] = {cmocka_unit_test(on_made_checkpoints), cmocka_unit_test(on_the_built_in_model)};
-	return cmocka_run_group_tests_name("engine_laws", tests, NULL, NULL);
+	const struct CMUnitTest tests[] = {
+	    cmocka_unit_test(on_made_checkpoints), cmocka_unit_test(the_thread_count_changes_nothing), cmocka_unit_test(on_the_built_in_model)};
+	return cmocka_run_group_tests_name("engine_laws", tests, find_arms, NULL);
 }
