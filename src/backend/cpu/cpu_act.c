@@ -11,6 +11,7 @@
 #define TILES 8       /* expanded at a time: rows are read from afar once for all of them; their panels stay in the second cache */
 #define ROWS_MAX 258  /* multiplied at a time: with their sums for all the tiles; a multiple of MAT_ROWS */
 #define ROWS_STREAM 2 /* at most so many rows read the stream again instead of expanding it */
+#define GATHER 48     /* rows of integers from several places that are brought together once a block of columns */
 
 static int64_t chunks_of(int64_t k) { return (k + MAT_CHUNK - 1) / MAT_CHUNK; }
 
@@ -126,53 +127,55 @@ static void panel_tiles(const product *p, int64_t tile, int tiles)
 	}
 }
 
-/* Block b of the n narrow rows from `from` on, one behind the other: as they stand, where they do. */
+/* Block b of n narrow rows, one behind the other: as they stand, where they do. */
 typedef struct word_rows {
-	int n;
 	const int16_t *words;
 	const float *scales;
-	int16_t word_space[MAT_WORD_ROWS * MAT_BLOCK];
-	float scale_space[MAT_WORD_ROWS * MAT_CHUNKS];
+	int16_t word_space[GATHER * MAT_BLOCK];
+	float scale_space[GATHER * MAT_CHUNKS];
 } word_rows;
 
-static void word_rows_find(const product *p, int64_t from, int n, int64_t b, word_rows *w)
+/* Rows rise in a pick. */
+static bool stand_together(const product *p, int64_t from, int64_t n) { return row_of(p, from + n - 1) - row_of(p, from) == n - 1; }
+
+/* Those from `from` on in the order; at most GATHER where they do not stand together. */
+static void word_rows_find(const product *p, int64_t from, int64_t n, int64_t b, word_rows *w)
 {
 	const cpu_rows *rows = p->pick->rows;
-	const int64_t first = row_of(p, from);
-	bool apart = false;
-	w->n = n;
-	for (int i = 1; i < n; i++) apart |= row_of(p, from + i) != first + i;
-	w->words = apart ? w->word_space : words_at(rows, first, b);
-	w->scales = apart ? w->scale_space : scales_at(rows, first, b);
-	for (int i = 0; i < n && apart; i++) {
+	const bool together = stand_together(p, from, n);
+	w->words = together ? words_at(rows, row_of(p, from), b) : w->word_space;
+	w->scales = together ? scales_at(rows, row_of(p, from), b) : w->scale_space;
+	for (int64_t i = 0; i < n && !together; i++) {
 		memcpy(w->word_space + i * MAT_BLOCK, words_at(rows, row_of(p, from + i), b), MAT_BLOCK * sizeof *w->words);
 		memcpy(w->scale_space + i * MAT_CHUNKS, scales_at(rows, row_of(p, from + i), b), MAT_CHUNKS * sizeof *w->scales);
 	}
 }
 
+/* Two panels at a time, which stay in the first cache. */
 static void word_tiles(const product *p, int64_t tile, int tiles)
 {
 	const cpu_rows *rows = p->pick->rows;
 	const mat_words *v = p->m->vec->words;
-	float *sums = p->space->sums + p->wide * MAT_TILE;
+	float *sums = p->space->sums + p->wide * MAT_TILE, *panel = p->space->panel;
 	const int64_t groups = (p->narrow + MAT_WORD_ROWS - 1) / MAT_WORD_ROWS, first = row_of(p, p->wide);
+	const bool once = p->narrow <= GATHER || stand_together(p, p->wide, p->narrow);
+	word_rows w;
 	for (int t = 0; t < tiles && p->narrow == 1; t++)
 		v->gemv(sums + t * p->pitch, cpu_mat_tile(p->m, tile + t), words_at(rows, first, 0), scales_at(rows, first, 0), rows->n, rows->k);
-	/* Rows that stand together meet two panels at a time, which stay in the first cache; others are gathered once for all panels. */
-	const int step = row_of(p, p->wide + p->narrow - 1) - first == p->narrow - 1 ? 2 : tiles;
 	for (int64_t b = 0; b < rows->blocks && p->narrow > 1; b++) {
 		const int64_t count = ref_min(MAT_BLOCK, rows->k - b * MAT_BLOCK);
-		for (int t = 0; t < tiles; t++)
-			v->expand(p->space->panel + t * MAT_BLOCK * MAT_TILE, cpu_mat_tile(p->m, tile + t), b * MAT_BLOCK, count);
-		for (int t = 0; t < tiles; t += step)
+		if (once) word_rows_find(p, p->wide, p->narrow, b, &w);
+		for (int t = 0; t < tiles; t += 2) {
+			const int both = tiles - t < 2 ? 1 : 2;
+			for (int u = 0; u < both; u++)
+				v->expand(panel + u * MAT_BLOCK * MAT_TILE, cpu_mat_tile(p->m, tile + t + u), b * MAT_BLOCK, count);
 			for (int64_t g = 0; g < groups; g++) { /* of even sizes */
-				const int64_t from = p->narrow * g / groups;
-				word_rows w;
-				word_rows_find(p, p->wide + from, (int)(p->narrow * (g + 1) / groups - from), b, &w);
-				for (int u = t; u < tiles && u < t + step; u += 2)
-					v->block(sums + u * p->pitch + from * MAT_TILE, p->pitch, tiles - u < 2 ? 1 : 2, w.words, w.scales, w.n,
-					    p->space->panel + u * MAT_BLOCK * MAT_TILE, count, b == 0);
+				const int64_t from = p->narrow * g / groups, n = p->narrow * (g + 1) / groups - from, at = once ? from : 0;
+				if (!once) word_rows_find(p, p->wide + from, n, b, &w);
+				v->block(sums + t * p->pitch + from * MAT_TILE, p->pitch, both, w.words + at * MAT_BLOCK, w.scales + at * MAT_CHUNKS,
+				    (int)n, panel, count, b == 0);
 			}
+		}
 	}
 }
 

@@ -18,7 +18,10 @@
 #define CODES 128                    /* bytes of the codes of a block of 16 columns: two vectors of 8 */
 #define SCALES (4 * CODES)           /* [block][row] */
 #define PANEL_SCALES (MAT_BLOCK / 2) /* vectors of integers in a panel, before the scales */
-#define AHEAD 4096                   /* bytes: a thread's tiles follow one another, so that what lies ahead is what comes next */
+/* Bytes: a thread's tiles follow one another, so that what lies ahead is what comes next. The first cache has too few places for all that
+ * must be under way, so what is far goes to the second. */
+#define FAR 16384
+#define NEAR 1024
 
 OP __m512i load(const void *p) { return _mm512_loadu_si512(p); }
 OP __m512i none(void) { return _mm512_setzero_si512(); }
@@ -30,7 +33,11 @@ OP __m512i pair(const int16_t *x)
 	return _mm512_set1_epi32(v);
 }
 OP __m512 times(__m512i sum, __m512 scale, __m512 to) { return _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, to); }
-OP void fetch(const void *p) { _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0); }
+OP void fetch(const void *p)
+{
+	_mm_prefetch((const char *)p + FAR, _MM_HINT_T1);
+	_mm_prefetch((const char *)p + NEAR, _MM_HINT_T0);
+}
 
 /* Twice the value of a code; all of it twice, since a look-up takes five bits, of which the fifth is the next code's. */
 #define DOUBLES 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
