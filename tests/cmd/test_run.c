@@ -72,6 +72,18 @@ static void control_text(void **state)
 	assert_true(count[0] > count[1] + 2 && count[1] > count[2]);
 }
 
+/* What generation_config.json asks for in vain is said. */
+static void told_what_is_not_done(void **state)
+{
+	(void)state;
+	outcome o = run_program(NULL, 0,
+	    "mkdir $D/asks && ln -s " NH_SOURCE_DIR "/models/tiny/* $D/asks && rm $D/asks/generation_config.json && "
+	    "echo '{\"num_beams\": 4, \"typical_p\": 1.0, \"no_repeat_ngram_size\": 3}' >$D/asks/generation_config.json && $N run -n 1 $D/asks "
+	    "hi");
+	assert_non_null(strstr(o.err.data, "generation_config.json: not done here, and without effect: num_beams, no_repeat_ngram_size\n"));
+	outcome_free(&o);
+}
+
 static void draws(void **state)
 {
 	(void)state;
@@ -131,9 +143,10 @@ int main(void)
 	/* Ten times slower there; what these do beyond the others is the program's, and the library below it has tests of its own. */
 	printf("NOT RUN: several_answers, drafts_and_memory: too slow under sanitizers\n");
 	(void)several_answers, (void)drafts_and_memory;
-	const struct CMUnitTest tests[] = {ONE(control_text), ONE(draws), ONE(statistics)};
+	const struct CMUnitTest tests[] = {ONE(control_text), ONE(told_what_is_not_done), ONE(draws), ONE(statistics)};
 #else
-	const struct CMUnitTest tests[] = {ONE(several_answers), ONE(control_text), ONE(draws), ONE(drafts_and_memory), ONE(statistics)};
+	const struct CMUnitTest tests[] = {
+	    ONE(several_answers), ONE(control_text), ONE(told_what_is_not_done), ONE(draws), ONE(drafts_and_memory), ONE(statistics)};
 #endif
 	return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }

@@ -106,6 +106,8 @@ static const struct {
     {OAI_COMPLETIONS, "{" P ",'best_of':4}", "best_of", "best_of: is 4, only 1 is supported"},
     {OAI_COMPLETIONS, "{" P ",'suffix':'end'}", "suffix", "suffix: is \"end\", only \"\" is supported"},
     {OAI_COMPLETIONS, "{" P ",'echo':1}", "echo", "echo: is 1, expected true or false"},
+    {OAI_COMPLETIONS, "{" P ",'num_beams':4}", "num_beams", "num_beams: is 4, only 1 is supported"},
+    {OAI_CHAT, "{" M ",'num_beams':1,'no_repeat_ngram_size':3}", "no_repeat_ngram_size", "no_repeat_ngram_size: is 3, only 0 is supported"},
     {OAI_COMPLETIONS, "{" P ",'use_beam_search':true}", "use_beam_search", "use_beam_search: is true, only false is supported"},
 };
 
@@ -201,7 +203,9 @@ static const struct {
     {OAI_CHAT, "{" M ",'priority':-3}", "prompts 1 n 1 max -1 priority 3"},
     {OAI_CHAT, "{" M ",'user':'u','metadata':{'a':'b'},'store':true,'service_tier':'flex','parallel_tool_calls':false}",
         "prompts 1 n 1 max -1"},
-    {OAI_CHAT, "{" M ",'response_format':{'type':'text'},'function_call':'none','modalities':['text'],'best_of':1.0,'length_penalty':1.0}",
+    {OAI_CHAT,
+        "{" M ",'response_format':{'type':'text'},'function_call':'none','modalities':['text'],'best_of':1.0,'length_penalty':1.0,'num_"
+              "beams':1,'typical_p':1}",
         "prompts 1 n 1 max -1"},
     {OAI_CHAT, "{" M ",'verbosity':'low','x, y':1}", "prompts 1 n 1 max -1 ignored <verbosity, x, y>"},
     {OAI_CHAT, "{" M ",'reasoning_effort':'none'}", "prompts 1 n 1 max -1 no_thinking"},
