@@ -34,6 +34,8 @@ void *load_memory(loader *l, size_t bytes);        /* the arm's memory, given ba
 void load_forget(loader *l, const void *memory);   /* gives it back now */
 void load_report(loader *l, const load_record *r); /* sums, and the caller's function */
 nh_status load_progress(loader *l, size_t bytes, nh_error *e);
+/* Progress over a tensor without values: with shapes only it counts, so that a drawn model knows beforehand what it will draw. */
+nh_status load_absent(loader *l, size_t bytes, nh_error *e);
 bool load_eager(const loader *l);
 bool load_float(ledger *g, const st_tensor *t); /* BF16 or F32, else noted */
 /* Notes a module that the configuration lists as quantised but that is kept plain by this family: table and router. */

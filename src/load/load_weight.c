@@ -235,7 +235,7 @@ nh_status load_router(loader *l, const char *module, int64_t n, int64_t k, weigh
 	    .used = true};
 	record.file_bytes = t ? t->bytes : (size_t)n * (size_t)k * num_bytes(habit);
 	load_report(l, &record);
-	if (!t) return NH_OK;
+	if (!t) return load_absent(l, record.file_bytes, e);
 	out->data = t->data;
 	out->dtype = t->dtype;
 	size_t bytes = t->bytes;

@@ -103,6 +103,8 @@ nh_status load_progress(loader *l, size_t bytes, nh_error *e)
 	return ERR(e, NH_ERR_CANCELLED, "%s: loading cancelled", l->ledger.files);
 }
 
+nh_status load_absent(loader *l, size_t bytes, nh_error *e) { return loader_shapes_only(l) ? load_progress(l, bytes, e) : NH_OK; }
+
 bool load_has(const loader *l, const char *name) { return ledger_has(&l->ledger, name); }
 const uint64_t *loader_scheme_bytes(const loader *l) { return l->scheme_bytes; }
 uint64_t loader_param_bytes(const loader *l) { return l->param_bytes; }
@@ -195,7 +197,7 @@ nh_status load_param(loader *l, const char *name, load_kind kind, int rank, cons
 	    .rule = "",
 	    .used = true};
 	load_report(l, &record);
-	if (!t) return NH_OK;
+	if (!t) return load_absent(l, record.file_bytes, e);
 	void *p = load_memory(l, out->room);
 	if (!p) return ERR_NOMEM(e);
 	for (int64_t at = 0; at < n; at += SLICE) {
@@ -224,7 +226,7 @@ nh_status load_table(loader *l, const char *name, int64_t rows, int64_t cols, te
 	load_record record = {.module = name, .dtype = t ? t->dtype : NUM_BF16, .n = rows, .k = cols, .rule = "", .used = true};
 	record.file_bytes = t ? t->bytes : out->room;
 	load_report(l, &record);
-	if (!t) return NH_OK;
+	if (!t) return load_absent(l, record.file_bytes, e);
 	*out = tensor_2d(NULL, t->dtype, rows, cols);
 	if (l->o.arm->host_memory) out->data = (void *)(uintptr_t)t->data;
 	else {
@@ -240,7 +242,8 @@ nh_status load_kv_scale(loader *l, const char *name, float fallback, float *out,
 	*out = fallback;
 	*found = !l->o.set || load_has(l, name);
 	const st_tensor *t;
-	if (loader_shapes_only(l) || !*found) return NH_OK;
+	if (loader_shapes_only(l)) return load_absent(l, sizeof *out, e);
+	if (!*found) return NH_OK;
 	TRY(load_take(l, name, NUM_F32, false, 0, NULL, &t, e));
 	if (!t) return NH_OK;
 	double v = num_load(t->dtype, t->data, 0);
@@ -262,7 +265,7 @@ nh_status load_skip_param(loader *l, const char *name, int rank, const int64_t *
 	load_record record = {.module = name, .dtype = t ? t->dtype : NUM_BF16, .n = n, .k = 1, .rule = ""};
 	record.file_bytes = t ? t->bytes : (size_t)n * 2;
 	load_report(l, &record);
-	return t ? load_progress(l, t->bytes, e) : NH_OK;
+	return t ? load_progress(l, t->bytes, e) : load_absent(l, record.file_bytes, e);
 }
 
 nh_status load_ignore(loader *l, const char *name, const char *why, nh_error *e)

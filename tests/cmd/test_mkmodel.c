@@ -79,6 +79,7 @@ static void mistakes_are_named(void **state)
 	says(NULL, 2, "$N mkmodel -c hidden_size $D/x", "", "KEY=VALUE");
 	says(NULL, 2, "$N mkmodel --kv-fp8 --kv-bf16 $D/x", "", "exclude each other");
 	says(NULL, 2, "$N mkmodel --tiny --from a $D/x", "", "exclude each other");
+	says(NULL, 2, "$N mkmodel --shard-size 0 $D/x", "", "--shard-size");
 	says(NULL, 2, "$N mkmodel --shards 2 --shard-size 1G $D/x", "", "exclude each other");
 	says(NULL, 1, "$N mkmodel -c n_groups=3 $D/x", "", "n_groups");
 	says(NULL, 1, "$N mkmodel $D/no/such/parent", "", "No such file");

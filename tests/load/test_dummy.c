@@ -315,6 +315,44 @@ static void a_narrowed_copy_is_given_back(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Shapes alone tell what will be drawn: progress counts to there, and no further. */
+static void shapes_tell_the_bytes_that_are_drawn(void **state)
+{
+	(void)state;
+	uint64_t bytes[2];
+	json_t *config = json_pack("{s:{s:s,s:s}}", "quantization_config", "quant_method", "modelopt", "quant_algo", "NVFP4");
+	quant_config *quant;
+	nh_error e = {0};
+	assert_int_equal(quant_open(&quant, config, "config.json", NULL, NULL, &e), NH_OK);
+	for (int drawn = 0; drawn < 2; drawn++) {
+		backend arm = arm_of(true);
+		exec *x = dry_create(num_profile("portable"), NUM_F64);
+		const loader_options o = {.x = x, .arm = &arm, .dummy = drawn, .threads = 1, .quant = quant};
+		const int64_t shape[3] = {24, 1, 4};
+		loader *l;
+		weight w;
+		tensor t;
+		float scale;
+		bool found;
+		assert_int_equal(loader_open(&l, &o, &e), NH_OK);
+		assert_int_equal(load_table(l, "embeddings.weight", 64, 32, &t, &e), NH_OK);
+		assert_int_equal(loader_bytes_done(l), 64 * 32 * 2);
+		assert_int_equal(load_param(l, "conv1d.weight", LOAD_MODEL, 3, shape, &t, &e), NH_OK);
+		assert_int_equal(load_skip_param(l, "other.weight", 1, shape, &e), NH_OK);
+		if (drawn) assert_int_equal(load_weight(l, "m.up_proj", 16, 32, &w, &e), NH_OK);
+		else assert_int_equal(load_skip_weight(l, "m.up_proj", 16, 32, &e), NH_OK);
+		assert_int_equal(load_router(l, "mixer.gate", 16, 32, &w, &e), NH_OK);
+		assert_int_equal(load_kv_scale(l, "k_scale", 1, &scale, &found, &e), NH_OK);
+		bytes[drawn] = loader_bytes_done(l);
+		loader_close(l);
+		dry_destroy(x);
+	}
+	quant_close(quant);
+	json_decref(config);
+	printf("%llu bytes\n", (unsigned long long)bytes[1]);
+	assert_int_equal(bytes[0], bytes[1]);
+}
+
 static void memory_that_ends_is_an_error(void **state)
 {
 	(void)state;
@@ -344,6 +382,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(matrices_have_the_spread_of_trained_ones),
 	    cmocka_unit_test(bits_depend_on_the_name_alone), cmocka_unit_test(pieces_are_the_whole),
 	    cmocka_unit_test(parameters_are_drawn_by_what_they_are), cmocka_unit_test(the_source_of_a_drawn_matrix_is_given_back),
-	    cmocka_unit_test(a_narrowed_copy_is_given_back), cmocka_unit_test(memory_that_ends_is_an_error)};
+	    cmocka_unit_test(a_narrowed_copy_is_given_back), cmocka_unit_test(shapes_tell_the_bytes_that_are_drawn),
+	    cmocka_unit_test(memory_that_ends_is_an_error)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,7 @@ static int run(const cmd_args *a)
 	if (o.kv_fp8 && o.kv_bf16) return cmd_bad_usage(a, "--kv-fp8 and --kv-bf16 exclude each other");
 	if (o.from != NULL && cmd_flag(a, "tiny")) return cmd_bad_usage(a, "--tiny and --from exclude each other");
 	if (like != NULL && (o.from != NULL || cmd_flag(a, "tiny"))) return cmd_bad_usage(a, "--like excludes --tiny and --from");
+	if (cmd_given(a, "shard-size") && o.shard_bytes == 0) return cmd_bad_usage(a, "--shard-size: is 0, expected at least a byte");
 	if (o.shards > 0 && o.shard_bytes > 0) return cmd_bad_usage(a, "--shards and --shard-size exclude each other");
 	if (like == NULL && o.layers > 0) return cmd_bad_usage(a, "--layers needs --like");
 	nh_error e = {0};
