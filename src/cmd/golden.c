@@ -185,7 +185,10 @@ static nh_status make(golden_job *j, const char *model, const char *prompts_path
 {
 	json_t *prompts = NULL, *files = NULL, *entries = json_array();
 	nh_status s = jsn_load_path(&prompts, prompts_path, JSON_LIMIT_CONFIG, e);
-	if (s == NH_OK) s = cmd_open(j->a, model, NULL, NULL, &j->model, &j->engine, e);
+	/* What is called exact is judged in float64, so it is made there unless --arm says otherwise. */
+	const char *asked = cmd_string(j->a, "numerics", "");
+	const char *arm = strcmp(asked, "exact") == 0 || strcmp(asked, "exact-wo") == 0 ? "ref" : NULL;
+	if (s == NH_OK) s = cmd_open_on(j->a, model, arm, NULL, NULL, &j->model, &j->engine, e);
 	if (s == NH_OK) nh_model_get_info(j->model, &j->info, sizeof j->info);
 	if (s == NH_OK) s = digests(j, &files, e);
 	if (s == NH_OK) s = all_entries(j, prompts, prompts_path, entries, e);
