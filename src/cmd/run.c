@@ -308,6 +308,9 @@ static int run(const cmd_args *a)
 	if (cmd_int(a, "n", 1) > 1 && cmd_given(a, "save-session")) return cmd_bad_usage(a, "--save-session keeps one answer: leave out --n");
 	if (cmd_given(a, "system") && cmd_given(a, "session"))
 		return cmd_bad_usage(a, "--system and --session exclude each other: a session's beginning is fixed");
+	/* Told before the weights are drawn, which takes long. */
+	if (cmd_given(a, "like") && !cmd_flag(a, "ids"))
+		return cmd_bad_usage(a, "--like has weights and no tokenizer: the prompt must be token ids, such as --ids \"1 2 3\"");
 	operands(a, &model, &prompt);
 	nh_status s = read_prompt(&j, prompt, &e);
 	if (s == NH_OK) s = open_choices(&j, &e);

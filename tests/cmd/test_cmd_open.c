@@ -44,6 +44,8 @@ static void wrong_wishes_are_refused(void **state)
 	says(NULL, 1, "$N run --like super-120b --layers 89 --ids 1", "", "super-120b has 88");
 	says(NULL, 1, "$N run -m " TINY " --load-format dummy --layers 2 --ids 1", "", "only a preset");
 	says(NULL, 1, "$N run -m " TINY " --like nano-30b --ids 1", "", "exclude each other");
+	says(NULL, 2, "$N run --like nano-30b Hello", "", "must be token ids");
+	says(NULL, 2, "$N chat --like nano-30b", "", "no tokenizer");
 	says(NULL, 2, "$N run --load-format other --ids 1", "", "load-format");
 }
 

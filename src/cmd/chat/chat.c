@@ -127,6 +127,7 @@ static int run(const cmd_args *a)
 	int status = CMD_OK;
 	const char *session = cmd_string(a, "session", NULL), *model = cmd_operand(a, 0);
 	if (cmd_flag(a, "think") && cmd_flag(a, "no-think")) return cmd_bad_usage(a, "--think and --no-think exclude each other");
+	if (cmd_given(a, "like")) return cmd_bad_usage(a, "--like has weights and no tokenizer: run --ids and bench take it");
 	chat_lines *lines = lines_open();
 	nh_status s = lines ? cmd_model_path(a, model ? model : cmd_string(a, "model", NULL), &path, &e) : ERR_NOMEM(&e);
 	if (s == NH_OK) s = talk_open(&c.t, a, path, &e);
