@@ -11,7 +11,9 @@
 #include "backend/cpu/vec/vec_attn.h"
 
 #define SPLIT 512
-#define LANES 64 /* query columns that a tile of rows has at most, unless one row has more */
+#define AHEAD (2 * VEC_ATTN_KEYS) /* rows from the asking to the use: one block of products is too short for memory */
+#define FETCH 6                   /* rows asked for between products, because many at once stall the processor */
+#define LANES 64                  /* query columns that a tile of rows has at most, unless one row has more */
 
 /* -- writing ----------------------------------------------------------------------------------------------------------------------- */
 
@@ -87,9 +89,10 @@ typedef struct attn {
 	const vec_attn *k;
 	vec_kv kind;
 	bool eager;
-	int64_t n, R, L, hd, pitch; /* query heads a KV head, the same padded to lanes; head dim, padded */
-	int64_t Q, most;            /* columns of a tile, of `most` rows */
-	float scale;                /* of scores: the op's, and the codes' */
+	int64_t n, R, L, hd; /* query heads a KV head, the same padded to lanes; head dim */
+	int64_t wide, pitch; /* head dim padded; from row to row in memory, so that rows do not meet in the same sets of a cache */
+	int64_t Q, most;     /* columns of a tile, of `most` rows */
+	float scale;         /* of scores: the op's, and the codes' */
 	tile *tile;
 	int64_t tiles, parts; /* parts: of one KV head */
 	int32_t *part_tile;   /* decode: [parts] */
@@ -103,7 +106,7 @@ typedef struct attn {
 
 /* One thread's arrays for a tile. */
 typedef struct desk {
-	float *q, *s, *kv;         /* [hd, Q], [SPLIT, Q], [VEC_ATTN_KEYS, pitch] */
+	float *q, *s, *kv;         /* panels of hd * Q, [SPLIT, Q], [VEC_ATTN_KEYS, pitch] */
 	float *out, *top, *sum;    /* [most, R, pitch], [Q], [Q]: of one split */
 	float *out1, *top1, *sum1; /* of the splits before it */
 	const void **k, **v;       /* [SPLIT] */
@@ -137,7 +140,7 @@ static int32_t page_of(const op_attn_decode *a, int32_t seq, int64_t pos)
 	return ((const int32_t *)tensor_row(a->page_table, seq))[slot];
 }
 
-/* Queries of a tile's KV head as columns; padding is zeros. */
+/* Queries of a tile's KV head as columns, in panels (vec_attn.h); padding is zeros. */
 static void queries(const attn *m, const desk *d, const tile *t, int64_t g)
 {
 	memset(d->q, 0, sizeof(float) * (size_t)(m->hd * m->Q));
@@ -147,7 +150,10 @@ static void queries(const attn *m, const desk *d, const tile *t, int64_t g)
 			for (int64_t from = 0; from < m->hd; from += SPLIT) {
 				const int64_t part = ref_min(SPLIT, m->hd - from);
 				cpu_load(m->row, m->a->q->dtype, cpu_at(m->a->q, t->row + i, (g * m->R + r) * m->hd + from), part, row);
-				for (int64_t e = 0; e < part; e++) d->q[(from + e) * m->Q + i * m->L + r] = row[e];
+				const int64_t column = i * m->L + r, panel = column / m->k->panel * m->k->panel;
+				const int64_t columns = ref_min(m->k->panel, m->Q - panel);
+				float *to = d->q + panel * m->hd + column - panel;
+				for (int64_t e = 0; e < part; e++) to[(from + e) * columns] = row[e];
 			}
 }
 
@@ -166,8 +172,9 @@ static void addresses(const attn *m, const desk *d, const tile *t, int64_t g, in
 	}
 }
 
-/* Asks for rows that come next: they are scattered over pages, which the processor's own prefetching does not follow. */
-static void fetch(const attn *m, const void *const *at, int64_t n)
+/* Asks for rows that come next: they are scattered over pages, which the processor's own prefetching does not follow. Inlined always: gcc
+ * takes a function that only prefetches for one without effect, and drops its calls. */
+static inline __attribute__((always_inline)) void fetch(const attn *m, const void *const *at, int64_t n)
 {
 	const int64_t bytes = m->hd * (m->kind == VEC_KV_E4M3 ? 1 : m->kind == VEC_KV_BF16 ? 2 : 4);
 	for (int64_t j = 0; j < n; j++)
@@ -183,9 +190,12 @@ static void one_split(const attn *m, const desk *d, const tile *t, int64_t g, in
 	for (int64_t j = 0; j < keys; j += VEC_ATTN_KEYS) {
 		const int64_t n = ref_min(VEC_ATTN_KEYS, keys - j);
 		m->k->rows(d->kv, m->pitch, d->k + j, n, m->hd, m->kind);
-		if (j + n < keys) fetch(m, d->k + j + n, ref_min(VEC_ATTN_KEYS, keys - j - n));
-		else fetch(m, d->v, ref_min(VEC_ATTN_KEYS, keys));
-		m->k->scores(d->s + j * m->Q, d->kv, m->pitch, d->q, n, m->hd, m->Q);
+		for (int64_t i = 0; i < n; i += FETCH) {
+			const int64_t few = ref_min(FETCH, n - i), next = j + AHEAD + i;
+			if (next < keys) fetch(m, d->k + next, ref_min(FETCH, keys - next));
+			else if (next < 2 * keys) fetch(m, d->v + next - keys, ref_min(FETCH, 2 * keys - next));
+			m->k->scores(d->s + (j + i) * m->Q, d->kv + i * m->pitch, m->pitch, d->q, few, m->hd, m->Q);
+		}
 	}
 	for (int64_t i = 0; i < t->n; i++) {
 		from[i] = ref_max(lo, first_key(m->a, pos + i)) - lo;
@@ -198,11 +208,12 @@ static void one_split(const attn *m, const desk *d, const tile *t, int64_t g, in
 	for (int64_t j = 0; j < keys; j += VEC_ATTN_KEYS) {
 		const int64_t n = ref_min(VEC_ATTN_KEYS, keys - j);
 		m->k->rows(d->kv, m->pitch, d->v + j, n, m->hd, m->kind);
-		fetch(m, d->v + j + n, ref_min(VEC_ATTN_KEYS, keys - j - n));
+		if (j + AHEAD < keys) fetch(m, d->v + j + AHEAD, ref_min(VEC_ATTN_KEYS, keys - j - AHEAD));
 		for (int64_t i = 0; i < t->n; i++) {
 			const int64_t b = ref_max(j, from[i]), e = ref_min(j + n, to[i]);
 			if (b >= e) continue;
-			m->k->values(d->out + i * m->R * m->pitch, d->s + b * m->Q + i * m->L, m->Q, m->R, d->kv + (b - j) * m->pitch, m->pitch, e - b);
+			m->k->values(
+			    d->out + i * m->R * m->pitch, d->s + b * m->Q + i * m->L, m->Q, m->R, d->kv + (b - j) * m->pitch, m->pitch, m->wide, e - b);
 		}
 	}
 }
@@ -354,7 +365,7 @@ static void attend(exec *x, op_id op, const op_attn_decode *a)
 	const num_dtype type = a->pages->k.dtype;
 	m.kind = type == NUM_E4M3 ? VEC_KV_E4M3 : type == NUM_BF16 ? VEC_KV_BF16 : VEC_KV_F32;
 	m.scale = (float)(m.kind == VEC_KV_E4M3 ? a->scale * (double)a->pages->k_scale : a->scale);
-	m.n = a->q->shape[0], m.hd = a->head_dim, m.pitch = ref_up(m.hd, VEC_ATTN_PAD);
+	m.n = a->q->shape[0], m.hd = a->head_dim, m.wide = ref_up(m.hd, VEC_ATTN_PAD), m.pitch = m.wide + VEC_ATTN_PAD;
 	m.R = a->q->shape[1] / a->kv_heads / a->head_dim, m.L = ref_up(m.R, m.k->lanes);
 	m.most = op == OP_attn_decode ? 1 : ref_max(1, LANES / m.L), m.Q = m.most * m.L;
 	const int64_t keys = tiles_cut(&m), work = keys * m.R * a->kv_heads * m.hd / 8;

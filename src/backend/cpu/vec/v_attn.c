@@ -49,6 +49,8 @@ static void e4m3_row(float *out, const uint8_t *p, int64_t n)
 	for (; i < n; i++) out[i] = num_e4m3_value[p[i]];
 }
 
+#define PANEL (2 * VN) /* what a tile of gemm.h takes at once */
+
 static void rows(float *out, int64_t pitch, const void *const *at, int64_t n, int64_t hd, vec_kv kind)
 {
 	for (int64_t j = 0; j < n; j++, out += pitch) {
@@ -61,7 +63,10 @@ static void rows(float *out, int64_t pitch, const void *const *at, int64_t n, in
 
 static void scores(float *s, const float *k, int64_t pitch, const float *q, int64_t n, int64_t hd, int64_t Q)
 {
-	gemm_run(n, Q, hd, k, pitch, 1, q, Q, s, Q, false);
+	for (int64_t i = 0; i < Q; i += PANEL) {
+		const int64_t columns = i + PANEL < Q ? PANEL : Q - i;
+		gemm_run(n, columns, hd, k, pitch, 1, q + i * hd, columns, s + i, Q, false);
+	}
 }
 
 #define GROUP 32 /* weights that are summed before they join the row's sum */
@@ -92,9 +97,9 @@ static void weigh(float *s, int64_t Q, int64_t L, int64_t n, float scale, bool e
 	}
 }
 
-static void values(float *out, const float *p, int64_t Q, int64_t R, const float *v, int64_t pitch, int64_t n)
+static void values(float *out, const float *p, int64_t Q, int64_t R, const float *v, int64_t pitch, int64_t wide, int64_t n)
 {
-	gemm_run(R, pitch, n, p, 1, Q, v, pitch, out, pitch, true);
+	gemm_run(R, wide, n, p, 1, Q, v, pitch, out, pitch, true);
 }
 
 static void merge(
@@ -117,4 +122,4 @@ static void merge(
 	}
 }
 
-const vec_attn VEC(vec_attn) = {VN, rows, scores, weigh, values, merge};
+const vec_attn VEC(vec_attn) = {VN, PANEL, rows, scores, weigh, values, merge};
