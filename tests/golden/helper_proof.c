@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "base/base_file.h"
+#include "base/base_json.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED true
@@ -33,12 +34,15 @@ static bool find(place *p, const char *model, const char *golden)
 	return file_exists(p->model) && file_exists(p->golden);
 }
 
+/* Proofs are of the definition, whatever the program prefers, unless the line names an arm. */
+static const char *arm_of(const char *options) { return strstr(options, "--arm") ? "" : "--arm ref"; }
+
 /* Runs verify; returns its exit status and shows its last line. */
 static int verify(const place *p, const char *options, bool trace)
 {
 	char command[2048], line[1024] = "", last[1024] = "";
-	snprintf(command, sizeof command, "'%s/nemotron' verify '%s' %s '%s' %s 2>&1", NH_BINARY_DIR, p->model, trace ? "--trace" : "",
-	    p->golden, options);
+	snprintf(command, sizeof command, "'%s/nemotron' verify '%s' %s '%s' %s %s 2>&1", NH_BINARY_DIR, p->model, trace ? "--trace" : "",
+	    p->golden, options, arm_of(options));
 	FILE *f = popen(command, "r");
 	assert_non_null(f);
 	while (fgets(line, sizeof line, f)) {
@@ -68,6 +72,35 @@ void proof_expect(const char *model, const char *golden, const char *options, pr
 	ran++;
 	int got = verify(&p, options, kind == PROOF_TRACE);
 	if (got != status) fail_msg("verify %s.%s %s: exit status %d, expected %d", model, golden, options, got, status);
+}
+
+bool proof_path(const char *model, const char *golden, char path[PROOF_PATH])
+{
+	place p;
+	bool there = find(&p, model, golden);
+	snprintf(path, PROOF_PATH, "%s", p.golden);
+	return there;
+}
+
+json_t *proof_report(const char *model, const char *golden, const char *options)
+{
+	place p;
+	char command[2048];
+	json_error_t e;
+	if (SANITIZED || !find(&p, model, golden)) {
+		printf("NOT RUN: verify %s.%s %s: %s\n", model, golden, options, SANITIZED ? "too slow under sanitizers" : "it is not there");
+		left_out++;
+		return NULL;
+	}
+	snprintf(command, sizeof command, "'%s/nemotron' verify '%s' '%s' %s %s --json 2>/dev/null", NH_BINARY_DIR, p.model, p.golden, options,
+	    arm_of(options));
+	FILE *f = popen(command, "r");
+	assert_non_null(f);
+	json_t *report = json_loadf(f, 0, &e);
+	pclose(f);
+	if (!report) fail_msg("%s: %s", command, e.text);
+	ran++;
+	return report;
 }
 
 void proof_begin(void) { ran = left_out = 0; }

@@ -7,6 +7,7 @@
 
 #include "test.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "base/base_mem.h"
@@ -19,6 +20,12 @@ typedef enum { PROOF_GOLDEN, PROOF_TRACE } proof_kind;
 void proof_begin(void);
 /* quick: cheap enough for sanitizer builds. */
 void proof_expect(const char *model, const char *golden, const char *options, proof_kind kind, bool quick, int status);
+/* What verify says with --json, to be judged by the caller (json_decref); NULL, counted as left out, where the golden is not there or this is a sanitizer
+ * build. Its exit status is not looked at. */
+json_t *proof_report(const char *model, const char *golden, const char *options);
+#define PROOF_PATH 512
+/* Where a golden lies; false: not there. */
+bool proof_path(const char *model, const char *golden, char path[PROOF_PATH]);
 /* How many ran since proof_begin; fails if that is not `expected` although everything is there; skips if none ran. */
 void proof_end(int expected);
 /* A golden of another checkpoint than the built-in model must be refused. */
