@@ -135,8 +135,12 @@ typedef struct word_rows {
 	float scale_space[GATHER * MAT_CHUNKS];
 } word_rows;
 
-/* Rows rise in a pick. */
-static bool stand_together(const product *p, int64_t from, int64_t n) { return row_of(p, from + n - 1) - row_of(p, from) == n - 1; }
+static bool stand_together(const product *p, int64_t from, int64_t n)
+{
+	for (int64_t i = 1; i < n; i++)
+		if (row_of(p, from + i) != row_of(p, from) + i) return false;
+	return true;
+}
 
 /* Those from `from` on in the order; at most GATHER where they do not stand together. */
 static void word_rows_find(const product *p, int64_t from, int64_t n, int64_t b, word_rows *w)
