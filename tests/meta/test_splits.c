@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * test_splits.c: the grid law (architecture 6.1): a prompt computed in pieces that end at scan edges gives the same bits as in one piece, in every
- * row's logits and in the state that it leaves; from a fresh start and continuing after decoded tokens at a position that is no edge. Counters show that
+ * row's logits and in the state that it leaves, on every arm and tier; from a fresh start and continuing after decoded tokens at a position that is no edge. Counters show that
  * the cuts took place.
  */
 #include "test.h"
@@ -61,8 +61,9 @@ static void run(model_bench *b, const int32_t *ids, int first, int second, uint6
 	c->chunks += (long)b->arm->counters.scan_chunks;
 }
 
-static void law(const shape *s)
+static void law(const shape *s, const test_arm *on, int threads)
 {
+	const char *profile = test_arm_profile(on, s->profile, "portable");
 	char name[64], chunk[32];
 	const char *config[] = {
 	    "hidden_size=64", "vocab_size=320", "mamba_num_heads=4", "mamba_head_dim=16", "n_groups=2", "ssm_state_size=16", chunk};
@@ -70,7 +71,7 @@ static void law(const shape *s)
 	snprintf(name, sizeof name, "splits-%d-%d", s->chunk, (int)s->format);
 	const mk_options o = {.format = s->format, .seed = 11, .pattern = "ME*M-", .config = config, .config_count = ARRAY_LEN(config)};
 	model_bench b;
-	bench_open(&b, bench_checkpoint(name, &o), s->profile, 3, 40, 32, true);
+	bench_open_on(&b, on, threads, bench_checkpoint(name, &o), profile, 3, 40, 32, true);
 	int V = b.m->shape.vocab, first = 150 - 7, second = TOKENS - 150 - AFTER + 4;
 	size_t room = (size_t)TOKENS * (size_t)V;
 	int32_t ids[TOKENS];
@@ -85,13 +86,14 @@ static void law(const shape *s)
 		run(&b, ids, first, second, seed, pieces, &c);
 		for (int r = 0; r < total; r++)
 			if (memcmp(whole + (size_t)r * (size_t)V, pieces + (size_t)r * (size_t)V, (size_t)V * sizeof *whole) != 0)
-				fail_msg("chunk %d, %s, cut %d: row %d of %d differs from the uncut run", s->chunk, s->profile, (int)seed, r, total);
+				fail_msg(
+				    "%s: chunk %d, %s, cut %d: row %d of %d differs from the uncut run", on->name, s->chunk, profile, (int)seed, r, total);
 		c.rows += total;
 		c.splits++;
 		assert_int_equal(c.chunks, uncut.chunks * c.splits); /* the same chunks, in more pieces */
 	}
-	printf("LAW any split = no split: chunk %d, %s, %s: %ld runs, %ld cuts, %ld rows equal bit for bit, %ld chunks\n", s->chunk, s->profile,
-	    name, c.splits, c.cuts, c.rows, c.chunks);
+	printf("LAW any split = no split: %s: chunk %d, %s, %s: %ld runs, %ld cuts, %ld rows equal bit for bit, %ld chunks\n", on->name,
+	    s->chunk, profile, name, c.splits, c.cuts, c.rows, c.chunks);
 	assert_true(c.cuts >= 2 && c.rows > 1000); /* 300 tokens have two edges of 128 */
 	mem_free(whole);
 	mem_free(pieces);
@@ -111,7 +113,10 @@ static void any_split_is_no_split(void **state)
 	    {16, MK_W4A16, "portable"},
 	};
 	(void)state;
-	for (size_t i = 0; i < ARRAY_LEN(SHAPES); i++) law(&SHAPES[i]);
+	test_arm arms[TEST_ARMS];
+	int count = test_arms(arms);
+	for (int a = 0; a < count; a++)
+		for (size_t i = 0; i < ARRAY_LEN(SHAPES); i++) law(&SHAPES[i], &arms[a], 1 + (int)i % 3);
 }
 
 /* The law is about edges: a cut elsewhere changes bits, and the check wrapper refuses it. */
