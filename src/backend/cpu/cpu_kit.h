@@ -15,10 +15,12 @@
 /* A job of less work than this stays with the caller. The unit is about one element loaded, changed and stored, so that the limit is a few
  * microseconds: what waking and gathering the threads costs. */
 #define CPU_WORK_MIN 16384
+#define CPU_WORK_LARGE (128 * (int64_t)CPU_WORK_MIN) /* worth waiting for threads whose processors others use */
 
 static inline void cpu_go(exec *x, int64_t work, cpu_job_fn fn, void *user)
 {
 	if (work < CPU_WORK_MIN) fn(user, 0, 1);
+	else if (work < CPU_WORK_LARGE) cpu_pool_run_some(cpu_self_of(x)->pool, fn, user);
 	else cpu_pool_run(cpu_self_of(x)->pool, fn, user);
 }
 

@@ -21,6 +21,9 @@ int cpu_pool_threads(const cpu_pool *p);
 
 /* fn(user, i, n) on all n threads, the caller's as i = 0; returns when all have returned. One caller at a time. */
 void cpu_pool_run(cpu_pool *p, cpu_job_fn fn, void *user);
+/* The same for a small job (less than a fraction of a millisecond): workers whose processors are busy elsewhere are not waited for, so that
+ * n is 1 to cpu_pool_threads. */
+void cpu_pool_run_some(cpu_pool *p, cpu_job_fn fn, void *user);
 /* Inside a job: returns when all threads of the job have called it. Every thread must call it equally often. */
 void cpu_pool_barrier(cpu_pool *p);
 

@@ -40,6 +40,41 @@ static void every_thread_runs_every_job(void **state)
 	}
 }
 
+static void take_part(void *user, int thread, int threads)
+{
+	tally *t = user;
+	if (threads < 1 || threads > t->threads || thread < 0 || thread >= threads) atomic_fetch_add(&t->early, 1);
+	if (thread == 0) atomic_store(&t->arrived, threads);
+	atomic_fetch_add(&t->runs[thread], 1);
+	cpu_pool_barrier(t->pool);
+	if (atomic_load(&t->arrived) != threads) atomic_fetch_add(&t->early, 1); /* one team, one size */
+	cpu_pool_barrier(t->pool);
+}
+
+/* Of a team, whatever its size, each number runs the job once and has returned. */
+static void a_small_job_runs_with_whoever_is_there(void **state)
+{
+	(void)state;
+	for (int n = 1; n <= 8; n++) {
+		tally t = {.threads = n};
+		nh_error e = {0};
+		assert_int_equal(cpu_pool_create(&t.pool, n, &e), NH_OK);
+		int ran[16] = {0};
+		for (int job = 0; job < 400; job++) {
+			if (job % 50 == 25) {
+				cpu_pool_run(t.pool, count, &t); /* everyone, also when small jobs have given up on them */
+				for (int i = 0; i < n; i++) assert_int_equal(atomic_load(&t.runs[i]), ++ran[i]);
+				if (job % 100 == 25) usleep(1000);
+			}
+			cpu_pool_run_some(t.pool, take_part, &t);
+			for (int i = 0; i < atomic_load(&t.arrived); i++) ran[i]++;
+			for (int i = 0; i < n; i++) assert_int_equal(atomic_load(&t.runs[i]), ran[i]);
+		}
+		assert_int_equal(atomic_load(&t.early), 0);
+		cpu_pool_destroy(t.pool);
+	}
+}
+
 /* Before a barrier each thread raises `arrived`; behind it all must have. */
 static void meet(void *user, int thread, int threads)
 {
@@ -113,6 +148,7 @@ static void ranges_cover_without_overlap(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(every_thread_runs_every_job), cmocka_unit_test(barriers_hold_everyone),
-	    cmocka_unit_test(pools_come_and_go), cmocka_unit_test(ranges_cover_without_overlap)};
+	    cmocka_unit_test(a_small_job_runs_with_whoever_is_there), cmocka_unit_test(pools_come_and_go),
+	    cmocka_unit_test(ranges_cover_without_overlap)};
 	return cmocka_run_group_tests_name("cpu_pool", tests, NULL, NULL);
 }
