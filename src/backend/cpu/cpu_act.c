@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * cpu_act.c: rows of activations and their products with tiles of packed weights. One or two rows are multiplied straight from the stream;
- * more of them meet a panel of a tile that is expanded once. The invariant that breaks first: which of these ways a row goes changes no bit
+ * cpu_act.c: rows of activations and their products with tiles of packed weights. One or two rows are multiplied straight from the stream,
+ * a few more a block of columns at a time; others meet a panel of a tile that is expanded once. The invariant that breaks first: which of these ways a row goes changes no bit
  * of it; integers are used for rows in decode form only, or for those of both forms, whatever stands beside them.
  */
 #include "backend/cpu/cpu_act.h"
@@ -8,9 +8,14 @@
 #include <math.h>
 #include <string.h>
 
-#define TILES 8       /* expanded at a time: rows are read from afar once for all of them; their panels stay in the second cache */
-#define ROWS_MAX 258  /* multiplied at a time: with their sums for all the tiles; a multiple of MAT_ROWS */
+/* Tiles expanded at a time, and rows multiplied at a time with their sums for all those tiles: rows are read from afar once for all of the
+ * tiles, and sums and a block of the rows stay in the second cache. Both numbers of rows are multiples of MAT_ROWS. */
+#define TILES 24
+#define ROWS_MAX 132
+#define TILES_PAIRS 8 /* where panels are met by two: such processors have larger second caches */
+#define ROWS_PAIRS 258
 #define ROWS_STREAM 2 /* at most so many rows read the stream again instead of expanding it */
+#define ROWS_FEW 12   /* at most so many decode it group by group, where the tier can */
 #define GATHER 48     /* rows of integers from several places that are brought together once a block of columns */
 
 static int64_t chunks_of(int64_t k) { return (k + MAT_CHUNK - 1) / MAT_CHUNK; }
@@ -61,12 +66,14 @@ void cpu_rows_ready(const cpu_mat *m, const cpu_rows *rows, int64_t i, float inp
 cpu_space *cpu_space_take(exec *x, op_id op, int64_t n)
 {
 	const int threads = cpu_pool_threads(cpu_self_of(x)->pool);
-	const int64_t at_once = ref_min(n, ROWS_MAX);
+	const bool pairs = vec_mat_of((int)cpu_self_of(x)->tier)->block2 != NULL;
+	const int64_t at_once = ref_min(n, pairs ? ROWS_PAIRS : ROWS_MAX);
+	const int tiles = pairs ? TILES_PAIRS : TILES;
 	cpu_space *s = ref_take(x, op, threads, sizeof *s);
 	for (int i = 0; s && i < threads; i++) {
-		s[i] = (cpu_space){.n = at_once};
-		s[i].panel = ref_take(x, op, TILES * MAT_BLOCK * MAT_TILE, sizeof *s[i].panel);
-		s[i].sums = ref_take(x, op, TILES * at_once * MAT_TILE, sizeof *s[i].sums);
+		s[i] = (cpu_space){.n = at_once, .tiles = tiles};
+		s[i].panel = ref_take(x, op, (pairs ? tiles : 1) * MAT_BLOCK * MAT_TILE, sizeof *s[i].panel);
+		s[i].sums = ref_take(x, op, tiles * at_once * MAT_TILE, sizeof *s[i].sums);
 		s[i].order = ref_take(x, op, at_once, sizeof *s[i].order);
 		if (!s[i].panel || !s[i].sums || !s[i].order) return NULL;
 	}
@@ -101,30 +108,67 @@ static void stream_tiles(const product *p, int64_t tile, int tiles)
 	}
 }
 
+/* The rows from `from` on, n of them, meet `tiles` panels of block b, the first of tile t. */
+static void panel_rows(const product *p, int64_t b, int64_t count, int64_t from, int n, int t, int tiles)
+{
+	const vec_mat *v = p->m->vec;
+	const int pairs = v->block2 ? tiles / 2 : 0;
+	float *sums = p->space->sums + t * p->pitch + from * MAT_TILE;
+	const float *x[MAT_ROWS2], *panel = p->space->panel;
+	for (int i = 0; i < n; i++) x[i] = cpu_rows_at(p->pick->rows, row_of(p, from + i), b);
+	for (int i = 0; i < pairs; i++, sums += 2 * p->pitch, panel += 2 * MAT_BLOCK * MAT_TILE)
+		v->block2(sums, p->pitch, x, n, panel, count, b == 0);
+	for (int u = 2 * pairs; u < tiles; u++, sums += p->pitch, panel += MAT_BLOCK * MAT_TILE)
+		for (int i = 0; i < n; i += MAT_ROWS)
+			v->block(sums + i * MAT_TILE, x + i, n - i < MAT_ROWS ? n - i : MAT_ROWS, panel, count, b == 0);
+}
+
+/* Rows are read in pieces too short for the processor to see them coming, and from far away: they are asked for a block in front. */
+static void fetch_rows(const product *p, int64_t from, int n, int64_t block)
+{
+	for (int i = 0; i < n; i++) {
+		const char *x = (const char *)cpu_rows_at(p->pick->rows, row_of(p, from + i), block);
+		for (size_t at = 0; at < MAT_BLOCK * sizeof(float); at += 64) __builtin_prefetch(x + at, 0, 2);
+	}
+}
+
 static void panel_tiles(const product *p, int64_t tile, int tiles)
 {
 	const cpu_rows *rows = p->pick->rows;
 	const vec_mat *v = p->m->vec;
-	const int pairs = v->block2 ? tiles / 2 : 0; /* of panels, which meet more rows at once */
+	const bool pairs = v->block2 && tiles > 1; /* of panels, which meet more rows at once */
 	const int64_t most = pairs ? MAT_ROWS2 : MAT_ROWS, groups = (p->wide + most - 1) / most;
+	const int step = pairs ? tiles : 1; /* a single panel stays in the first cache while all rows pass by from the second */
 	for (int64_t b = 0; b < rows->blocks; b++) {
 		const int64_t count = ref_min(MAT_BLOCK, rows->k - b * MAT_BLOCK);
-		for (int t = 0; t < tiles; t++)
-			v->expand[p->m->format](p->space->panel + t * MAT_BLOCK * MAT_TILE, cpu_mat_tile(p->m, tile + t), b * MAT_BLOCK, count);
-		for (int64_t g = 0; g < groups; g++) { /* of even sizes: few rows keep the multipliers waiting */
-			const int64_t from = p->wide * g / groups;
-			const int n = (int)(p->wide * (g + 1) / groups - from);
-			const float *x[MAT_ROWS2];
-			for (int i = 0; i < n; i++) x[i] = cpu_rows_at(rows, row_of(p, from + i), b);
-			float *sums = p->space->sums + from * MAT_TILE;
-			const float *panel = p->space->panel;
-			for (int t = 0; t < pairs; t++, sums += 2 * p->pitch, panel += 2 * MAT_BLOCK * MAT_TILE)
-				v->block2(sums, p->pitch, x, n, panel, count, b == 0);
-			for (int t = 2 * pairs; t < tiles; t++, sums += p->pitch, panel += MAT_BLOCK * MAT_TILE)
-				for (int i = 0; i < n; i += MAT_ROWS)
-					v->block(sums + i * MAT_TILE, x + i, n - i < MAT_ROWS ? n - i : MAT_ROWS, panel, count, b == 0);
+		for (int t = 0; t < tiles; t += step) {
+			for (int u = 0; u < step; u++)
+				v->expand[p->m->format](p->space->panel + u * MAT_BLOCK * MAT_TILE, cpu_mat_tile(p->m, tile + t + u), b * MAT_BLOCK, count);
+			for (int64_t g = 0; g < groups; g++) { /* of even sizes: few rows keep the multipliers waiting */
+				const int64_t from = p->wide * g / groups;
+				const int n = (int)(p->wide * (g + 1) / groups - from);
+				if (g % tiles == t) fetch_rows(p, from, n, b + 1 < rows->blocks ? b + 1 : 0);
+				panel_rows(p, b, count, from, n, t, step);
+			}
 		}
 	}
+}
+
+/* Few rows: what a panel would cost to write is more than what decoding the weights again for the other half of the rows does. */
+static void few_tiles(const product *p, int64_t tile, int tiles)
+{
+	const cpu_rows *rows = p->pick->rows;
+	const int64_t groups = (p->wide + MAT_ROWS - 1) / MAT_ROWS;
+	for (int t = 0; t < tiles; t++)
+		for (int64_t b = 0; b < rows->blocks; b++)
+			for (int64_t g = 0; g < groups; g++) {
+				const int64_t from = p->wide * g / groups;
+				const int n = (int)(p->wide * (g + 1) / groups - from);
+				const float *x[MAT_ROWS];
+				for (int i = 0; i < n; i++) x[i] = cpu_rows_at(rows, row_of(p, from + i), b);
+				p->m->vec->few[p->m->format](p->space->sums + t * p->pitch + from * MAT_TILE, x, n, cpu_mat_tile(p->m, tile + t),
+				    b * MAT_BLOCK, ref_min(MAT_BLOCK, rows->k - b * MAT_BLOCK));
+			}
 }
 
 /* Block b of n narrow rows, one behind the other: as they stand, where they do. */
@@ -196,39 +240,51 @@ static void ints_tile(const product *p, int64_t tile, float *sums)
 	}
 }
 
-static void some_rows(product *p, int64_t from, int64_t to, cpu_sink sink, void *user)
+/* `tiles` tiles, no more than space has room for. */
+static void some_tiles(product *p, int64_t tile, int tiles, cpu_sink sink, void *user)
 {
 	const int64_t all = p->wide + p->narrow;
 	const bool stream = p->wide <= ROWS_STREAM && p->m->vec->gemv[p->m->format];
+	const bool few = p->wide <= ROWS_FEW && p->m->vec->few[p->m->format];
 	p->pitch = all * MAT_TILE;
-	for (int64_t tile = from; tile < to; tile += TILES) {
-		const int tiles = (int)ref_min(TILES, to - tile);
-		if (p->wide && stream) stream_tiles(p, tile, tiles);
-		else if (p->wide) panel_tiles(p, tile, tiles);
-		if (p->narrow && p->m->words) word_tiles(p, tile, tiles);
-		for (int t = 0; t < tiles; t++) {
-			float *sums = p->space->sums + t * p->pitch;
-			if (p->narrow && !p->m->words) ints_tile(p, tile + t, sums);
-			const uint8_t *nan = p->m->nan ? p->m->nan + (tile + t) * MAT_TILE : NULL;
-			for (int64_t j = 0; nan && j < all * MAT_TILE; j++)
-				if (nan[j % MAT_TILE]) sums[j] = NAN;
-			sink(user, tile + t, p->space->order, all, sums);
-		}
+	if (p->wide && stream) stream_tiles(p, tile, tiles);
+	else if (p->wide && few) few_tiles(p, tile, tiles);
+	else if (p->wide) panel_tiles(p, tile, tiles);
+	if (p->narrow && p->m->words) word_tiles(p, tile, tiles);
+	for (int t = 0; t < tiles; t++) {
+		float *sums = p->space->sums + t * p->pitch;
+		if (p->narrow && !p->m->words) ints_tile(p, tile + t, sums);
+		const uint8_t *nan = p->m->nan ? p->m->nan + (tile + t) * MAT_TILE : NULL;
+		for (int64_t j = 0; nan && j < all * MAT_TILE; j++)
+			if (nan[j % MAT_TILE]) sums[j] = NAN;
+		sink(user, tile + t, p->space->order, all, sums);
 	}
 }
 
+/* Rows [from, to) of the pick into the order in which they are multiplied. */
+static void put_in_order(product *p, int64_t from, int64_t to)
+{
+	const cpu_pick *pick = p->pick;
+	const bool words = p->m->words;
+	p->wide = p->narrow = 0;
+	for (int64_t i = from; i < to; i++)
+		if ((!words && i >= pick->n_decode) || !pick->rows->narrow[pick->pick[i]]) p->space->order[p->wide++] = (int32_t)i;
+	for (int64_t i = from; i < (words ? to : ref_min(to, pick->n_decode)); i++)
+		if (pick->rows->narrow[pick->pick[i]]) p->space->order[p->wide + p->narrow++] = (int32_t)i;
+}
+
+/* All rows pass by the same tiles before the next ones are fetched, and weights come from memory once; where panels are met by two a part of
+ * the rows stays in the second cache, and passes by all tiles. */
 void cpu_multiply(const cpu_mat *m, const cpu_pick *pick, int64_t from, int64_t to, const cpu_space *space, cpu_sink sink, void *user)
 {
-	const int64_t parts = (pick->n + space->n - 1) / space->n;
+	const int64_t parts = (pick->n + space->n - 1) / space->n, sweep = m->vec->block2 ? to - from : space->tiles;
 	const int64_t step = parts > 1 ? ref_up((pick->n + parts - 1) / parts, MAT_ROWS) : pick->n;
 	product p = {.m = m, .pick = pick, .space = space};
-	for (int64_t at = 0; at < pick->n; at += step) {
-		const int64_t last = ref_min(pick->n, at + step);
-		p.wide = p.narrow = 0;
-		for (int64_t i = at; i < last; i++)
-			if ((!m->words && i >= pick->n_decode) || !pick->rows->narrow[pick->pick[i]]) space->order[p.wide++] = (int32_t)i;
-		for (int64_t i = at; i < (m->words ? last : ref_min(last, pick->n_decode)); i++)
-			if (pick->rows->narrow[pick->pick[i]]) space->order[p.wide + p.narrow++] = (int32_t)i;
-		some_rows(&p, from, to, sink, user);
-	}
+	for (int64_t first = from; first < to; first += sweep)
+		for (int64_t at = 0; at < pick->n; at += step) {
+			const int64_t last = ref_min(to, first + sweep);
+			put_in_order(&p, at, ref_min(pick->n, at + step));
+			for (int64_t tile = first; tile < last; tile += space->tiles)
+				some_tiles(&p, tile, (int)ref_min(space->tiles, last - tile), sink, user);
+		}
 }

@@ -38,6 +38,7 @@ typedef struct cpu_space {
 	float *panel, *sums;
 	int32_t *order;
 	int64_t n; /* rows at a time */
+	int tiles; /* at a time */
 } cpu_space;
 
 /* `threads` of them. NULL: the exec has failed. */

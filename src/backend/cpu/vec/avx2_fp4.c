@@ -191,6 +191,7 @@ static void more_rows(float *sums, const uint8_t *tile, const mat_ints *const *x
 	for (int64_t c = 0; c < chunks; c++)
 		for (int h = 0; h < 2; h++, tile += FP4_HALF) {
 			for (int i = 0; i < m; i++) _mm256_storeu_ps(acc + 8 * i, _mm256_setzero_ps());
+			for (int line = 0; line < 5; line++) _mm_prefetch((const char *)tile + AHEAD + 64 * line, _MM_HINT_T0);
 			for (int b = 0; b < MAT_CHUNK / 16; b++) words16(acc, tile, b, x, c * step, m);
 			for (int i = 0; i < m; i++) {
 				float *sum = sums + i * MAT_TILE + 8 * h;

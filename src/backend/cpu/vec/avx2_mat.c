@@ -3,31 +3,19 @@
  * 16 rows are two vectors. The sums have names and not places in an array: gcc would keep the array in memory. The invariant that breaks
  * first: a product's chain is the same in `block` and in `gemv`.
  */
-#include <immintrin.h>
-
+#include "backend/cpu/vec/avx2_word.h"
 #include "backend/cpu/vec/mat_fp4.h"
 #include "backend/cpu/vec/mat_tier.h"
 
-#define OP static inline __attribute__((always_inline))
-
-OP __m256i load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
-OP __m256 bits(__m256i v) { return _mm256_castsi256_ps(v); }
-
-/* -- a word of each of 8 rows to columns ------------------------------------------------------------------------------------------- */
-
-/* Two bf16. */
-OP __m256 bf16_low(__m256i v) { return bits(_mm256_slli_epi32(v, 16)); }
-OP __m256 bf16_high(__m256i v) { return bits(_mm256_and_si256(v, _mm256_set1_epi32((int)0xffff0000))); }
-
-/* Four e4m3, as bf16 halves first: sign and the seven other bits below it, moved to where a bf16 has them. */
-OP __m256i fp8_odd(__m256i v) { return _mm256_and_si256(_mm256_srai_epi16(v, 4), _mm256_set1_epi16((short)0x87f0)); }
-OP __m256i fp8_even(__m256i v) { return fp8_odd(_mm256_slli_epi16(v, 8)); }
+/* A panel is one block of columns; the lines of the next one are on their way while this one is multiplied. */
+OP void next_block(const uint8_t *p, int bytes) { _mm_prefetch((const char *)p + bytes, _MM_HINT_T1); }
 
 void avx2_expand_bf16(float *panel, const void *tile, int64_t from, int64_t count)
 {
 	const uint8_t *p = (const uint8_t *)tile + from / 2 * 64;
 	for (int64_t j = 0; j < count; j += 2, p += 64, panel += 2 * MAT_TILE) {
 		const __m256i a = load(p), b = load(p + 32);
+		next_block(p, MAT_BLOCK / 2 * 64);
 		_mm256_storeu_ps(panel, bf16_low(a));
 		_mm256_storeu_ps(panel + 8, bf16_low(b));
 		_mm256_storeu_ps(panel + 16, bf16_high(a));
@@ -47,7 +35,8 @@ void avx2_expand_f32(float *panel, const void *tile, int64_t from, int64_t count
 void avx2_expand_fp8(float *panel, const void *tile, int64_t from, int64_t count)
 {
 	const uint8_t *p = (const uint8_t *)tile + from * MAT_TILE;
-	for (int64_t j = 0; j < count; j += 4, p += 64, panel += 4 * MAT_TILE)
+	for (int64_t j = 0; j < count; j += 4, p += 64, panel += 4 * MAT_TILE) {
+		next_block(p, MAT_BLOCK / 4 * 64);
 		for (int h = 0; h < 2; h++) {
 			const __m256i v = load(p + 32 * h), odd = fp8_odd(v), even = fp8_even(v);
 			_mm256_storeu_ps(panel + 8 * h, bf16_low(even));
@@ -55,6 +44,7 @@ void avx2_expand_fp8(float *panel, const void *tile, int64_t from, int64_t count
 			_mm256_storeu_ps(panel + 8 * h + 32, bf16_high(even));
 			_mm256_storeu_ps(panel + 8 * h + 48, bf16_high(odd));
 		}
+	}
 }
 
 /* A code becomes a byte whose sign, six bits of exponent and one of fraction are those of a bf16 of 2^-66 times the value, when the
@@ -82,6 +72,7 @@ void avx2_expand_fp4(float *panel, const void *tile, int64_t from, int64_t count
 	for (int64_t j = 0; j < count; j += 16) {
 		const uint8_t *half = chunk + j / MAT_CHUNK * FP4_STEP;
 		const int b = (int)(j % MAT_CHUNK / 16);
+		for (int line = 0; line < 3; line++) next_block(half + FP4_STEP / 4 * b + 64 * line, MAT_BLOCK / MAT_CHUNK * FP4_STEP);
 		for (int h = 0; h < 2; h++, half += FP4_HALF) {
 			const __m256i s = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(half + FP4_SCALES + 8 * b)));
 			const __m256 scale = _mm256_mul_ps(_mm256_mul_ps(bits(_mm256_slli_epi32(s, 20)), unit), lift);
@@ -96,13 +87,6 @@ void avx2_expand_fp4(float *panel, const void *tile, int64_t from, int64_t count
 }
 
 /* -- up to six rows by one panel --------------------------------------------------------------------------------------------------- */
-
-#define ROWS1(X) X(0)
-#define ROWS2(X) ROWS1(X) X(1)
-#define ROWS3(X) ROWS2(X) X(2)
-#define ROWS4(X) ROWS3(X) X(3)
-#define ROWS5(X) ROWS4(X) X(4)
-#define ROWS6(X) ROWS5(X) X(5)
 
 #define BEGIN(i)                                                                      \
 	const float *const x##i = x[i];                                                   \
@@ -147,9 +131,6 @@ void avx2_block(float *sums, const float *const *x, int m, const float *panel, i
 }
 
 /* -- one row by one or two streams ------------------------------------------------------------------------------------------------- */
-
-/* So far in front of its reading a stream is asked for (avx2_fp4.c). */
-#define AHEAD 6144
 
 OP void finish(float *sums, int tiles, __m256 a, __m256 b, __m256 c, __m256 d)
 {

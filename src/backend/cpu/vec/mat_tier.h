@@ -17,6 +17,9 @@ void avx2_block(float *sums, const float *const *x, int m, const float *panel, i
 void avx2_gemv_bf16(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
 void avx2_gemv_f32(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
 void avx2_gemv_fp8(float *sums, const void *tile, int tiles, const float *x, int64_t pitch, int64_t k);
+/* avx2_few.c */
+void avx2_few_bf16(float *sums, const float *const *x, int m, const void *tile, int64_t from, int64_t count);
+void avx2_few_fp8(float *sums, const float *const *x, int m, const void *tile, int64_t from, int64_t count);
 /* avx2_fp4.c */
 bool avx2_narrow(mat_ints *out, int64_t step, const float *x, int64_t pitch, int64_t k);
 void avx2_ints(float *sums, const void *tile, const mat_ints *const *x, int m, int64_t step, int64_t k);

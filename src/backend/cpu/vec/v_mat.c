@@ -172,7 +172,8 @@ static void grid_fp8(float *v, int64_t n, float inverse)
 
 #if defined VEC_AVX2
 const vec_mat VEC(vec_mat) = {tile_bytes, pack, {avx2_expand_bf16, avx2_expand_f32, avx2_expand_fp8, avx2_expand_fp4}, avx2_block,
-    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8, FP8_LIFT, NULL, NULL};
+    {avx2_gemv_bf16, avx2_gemv_f32, avx2_gemv_fp8, NULL}, avx2_narrow, avx2_ints, end, grid_fp8, FP8_LIFT, NULL, NULL,
+    {avx2_few_bf16, NULL, avx2_few_fp8, NULL}};
 #elif defined VEC_AVX512
 static void pack_own(mat_format f, void *tile, const uint8_t *const rows[MAT_TILE], const uint8_t *const scales[MAT_TILE], int64_t k)
 {
@@ -184,7 +185,8 @@ static void pack_own(mat_format f, void *tile, const uint8_t *const rows[MAT_TIL
 static const mat_words WORDS = {avx512_narrow, avx512_words, avx512_words_block, avx512_words_gemv};
 /* What is left over from two panels is AVX2's: such a processor has it too. */
 const vec_mat VEC(vec_mat) = {tile_bytes, pack_own, {avx512_expand_bf16, avx2_expand_f32, avx512_expand_fp8, avx512_expand_fp4}, avx2_block,
-    {avx512_gemv_bf16, avx512_gemv_f32, avx512_gemv_fp8, NULL}, NULL, NULL, end, grid_fp8, FP8_LIFT, avx512_block2, &WORDS};
+    {avx512_gemv_bf16, avx512_gemv_f32, avx512_gemv_fp8, NULL}, NULL, NULL, end, grid_fp8, FP8_LIFT, avx512_block2, &WORDS,
+    {NULL, NULL, NULL, NULL}};
 #else
 static void expand_f32(float *panel, const void *tile, int64_t from, int64_t count)
 {
@@ -192,5 +194,5 @@ static void expand_f32(float *panel, const void *tile, int64_t from, int64_t cou
 }
 
 const vec_mat VEC(vec_mat) = {tile_bytes, pack, {expand_bf16, expand_f32, expand_fp8, expand_fp4}, block, {NULL, NULL, NULL, NULL}, NULL,
-    NULL, end, grid_fp8, FP8_LIFT, NULL, NULL};
+    NULL, end, grid_fp8, FP8_LIFT, NULL, NULL, {NULL, NULL, NULL, NULL}};
 #endif

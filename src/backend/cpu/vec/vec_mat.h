@@ -86,6 +86,8 @@ typedef struct vec_mat {
 	 * apart, of at most MAT_ROWS2 rows; same bits. */
 	void (*block2)(float *sums, int64_t pitch, const float *const *x, int m, const float *panel, int64_t count, bool first);
 	const mat_words *words;
+	/* As block, with the columns from `from` on of the tile itself for a panel; from = 0 is the first. Same bits. */
+	void (*few[MAT_FORMATS])(float *sums, const float *const *x, int m, const void *tile, int64_t from, int64_t count);
 } vec_mat;
 
 #define MAT_ROWS 6
