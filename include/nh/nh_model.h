@@ -37,7 +37,8 @@ typedef struct nh_model_options {
 	int32_t layers;   /* with like: the first so many layers, 0 all */
 	bool uniform_routing; /* experts are drawn, uniformly and independently, instead of routed; for measurements. Arms with host memory */
 	uint64_t dummy_seed;
-	const char *isa; /* kernels of a host arm: "portable", "avx2", "avx512"; one that the processor lacks is refused. NULL or "auto": the best */
+	const char
+	    *isa; /* kernels of a host arm: "portable", "avx2", "avx512"; one that the processor lacks is refused. NULL or "auto": the best */
 } nh_model_options;
 
 NH_API void nh_model_options_init(nh_model_options *options, size_t size);

@@ -23,7 +23,8 @@ typedef struct file_map {
 nh_status file_map_open(file_map *m, const char *path, nh_error *e);
 void file_map_close(file_map *m);                                   /* safe on a zeroed map */
 void file_map_drop(const file_map *m, size_t offset, size_t bytes); /* hint: these pages are not needed soon */
-void file_map_want(const file_map *m, size_t offset, size_t bytes); /* hint: these pages are needed soon; what lies past the end is nothing */
+void file_map_want(
+    const file_map *m, size_t offset, size_t bytes); /* hint: these pages are needed soon; what lies past the end is nothing */
 
 /* A regular file for reading, from its start, and its size. The caller's to fclose. */
 nh_status file_open(FILE **out, size_t *size, const char *path, nh_error *e);

@@ -55,7 +55,7 @@ static nh_status window(nh_engine *engine, const score_job *j, const score_windo
 	do {
 		s = nh_request_next(r, &ev, sizeof ev, -1);
 		if (s == NH_OK && ev.type == NH_EVENT_ERROR) s = ERR(e, (nh_status)ev.error.code, "%s", ev.error.text);
-		if (s != NH_OK || ev.type != NH_EVENT_PROMPT) continue;
+		if (s != NH_OK || ev.type != NH_EVENT_PROMPT || !j->fn) continue;
 		int64_t at = w->first + ev.position;
 		if (at < w->scored || at >= w->until) continue;
 		j->fn(j->user, at, ev.token, ev.logprob);

@@ -8,8 +8,8 @@
 #include "cmd/cmd.h"
 #include "nh/nh_version.h"
 
-extern const cmd_def cmd_batch, cmd_bench, cmd_chat, cmd_golden, cmd_inspect, cmd_mkmodel, cmd_perplexity, cmd_quantize, cmd_run, cmd_session,
-    cmd_template, cmd_tokenize, cmd_verify;
+extern const cmd_def cmd_batch, cmd_bench, cmd_chat, cmd_golden, cmd_inspect, cmd_mkmodel, cmd_perplexity, cmd_quantize, cmd_run,
+    cmd_session, cmd_template, cmd_tokenize, cmd_verify;
 
 /* In the order in which a newcomer meets them. */
 static const cmd_def *const commands[] = {

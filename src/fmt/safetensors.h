@@ -39,15 +39,15 @@ void st_file_close(st_file *f); /* NULL is fine; ends the life of every st_tenso
 
 const char *st_file_path(const st_file *f);
 size_t st_file_count(const st_file *f);
-const st_tensor *st_file_at(const st_file *f, size_t index);       /* sorted by name (bytes) */
-const st_tensor *st_file_find(const st_file *f, const char *name); /* NULL if absent */
-const uint8_t *st_file_header(const st_file *f, size_t *bytes);    /* the JSON with its padding, without the length */
-size_t st_file_data_bytes(const st_file *f);                       /* of the data region */
-const char *st_file_metadata(const st_file *f, const char *key);   /* NULL if absent */
-void st_file_drop(const st_file *f, const st_tensor *t);           /* hint: the tensor's pages are not needed soon */
+const st_tensor *st_file_at(const st_file *f, size_t index);           /* sorted by name (bytes) */
+const st_tensor *st_file_find(const st_file *f, const char *name);     /* NULL if absent */
+const uint8_t *st_file_header(const st_file *f, size_t *bytes);        /* the JSON with its padding, without the length */
+size_t st_file_data_bytes(const st_file *f);                           /* of the data region */
+const char *st_file_metadata(const st_file *f, const char *key);       /* NULL if absent */
+void st_file_drop(const st_file *f, const st_tensor *t);               /* hint: the tensor's pages are not needed soon */
 void st_file_want(const st_file *f, const st_tensor *t, size_t ahead); /* hint: it is needed now, and `ahead` bytes behind it soon */
-const char *st_dtype_name(num_dtype type);                         /* the format's word, "BF16"; NULL where it has none */
-bool st_dtype_parse(const char *word, num_dtype *out);             /* false if unknown */
+const char *st_dtype_name(num_dtype type);                             /* the format's word, "BF16"; NULL where it has none */
+bool st_dtype_parse(const char *word, num_dtype *out);                 /* false if unknown */
 
 /* Writer. Order: open, meta and add in any order, begin, put..., commit. Failures are remembered; commit reports the first.
  * Nothing appears under `path` before commit succeeded. The header is padded with spaces to a multiple of 8. */

@@ -205,7 +205,7 @@ static const struct {
         "prompts 1 n 1 max -1"},
     {OAI_CHAT,
         "{" M ",'response_format':{'type':'text'},'function_call':'none','modalities':['text'],'best_of':1.0,'length_penalty':1.0,'num_"
-              "beams':1,'typical_p':1}",
+        "beams':1,'typical_p':1}",
         "prompts 1 n 1 max -1"},
     {OAI_CHAT, "{" M ",'verbosity':'low','x, y':1}", "prompts 1 n 1 max -1 ignored <verbosity, x, y>"},
     {OAI_CHAT, "{" M ",'reasoning_effort':'none'}", "prompts 1 n 1 max -1 no_thinking"},

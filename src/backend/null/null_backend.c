@@ -91,5 +91,5 @@ static nh_status null_copy(exec *x, void *to, const void *from, size_t bytes, nh
 	return NH_OK;
 }
 
-const backend null_backend = {
-    "null", "portable", true, null_open, null_close, null_import, null_release, null_alloc, null_free, null_copy, null_copy, .tier_at = NULL};
+const backend null_backend = {"null", "portable", true, null_open, null_close, null_import, null_release, null_alloc, null_free, null_copy,
+    null_copy, .tier_at = NULL};

@@ -92,8 +92,8 @@ static nh_status measure(ops *o, op_case *c, nh_error *e)
 	int n = 0;
 	bool cached = c->in_cache || c->bytes <= 0;
 	exec_reset_counters(o->x);
-	double one = pass(o, c, &turn, 1);
-	one = pass(o, c, &turn, 1); /* the first call also touches its working memory */
+	pass(o, c, &turn, 1); /* the first call also touches its working memory */
+	const double one = pass(o, c, &turn, 1);
 	if (one > 0 && one < o->pass_s) turns = (uint64_t)(o->pass_s / one) + 1;
 	if (turns > 10000000) turns = 10000000;
 	for (; n < o->b.passes && !cmd_interrupted() && o->x->status == NH_OK; n++) {

@@ -16,8 +16,6 @@
 #include "base/base_buf.h"
 #include "cmd/bench/bench.h"
 
-extern char **environ;
-
 #define OUTPUT_LIMIT ((size_t)1 << 20)
 
 /* Standard output of `sh -c command` and its exit status. */

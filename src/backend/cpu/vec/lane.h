@@ -140,7 +140,7 @@ VOP vf v_load_bf16(const void *p)
 /* f32 values rounded to bf16 values */
 VOP vf v_bf16(vf a)
 {
-	const vi u = (vi)a, r = u + 0x7fff + ((u >> 16) & 1), nan = a != a;
+	const vi u = (vi)a, r = u + 0x7fff + ((u >> 16) & 1), nan = (u & 0x7fffffff) > 0x7f800000;
 	return (vf)(((r & ~nan) | ((u | 0x400000) & nan)) & ~0xffff);
 }
 VOP void v_store_bf16(void *p, vf a)
