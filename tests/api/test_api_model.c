@@ -135,6 +135,25 @@ static void an_arm_by_profile(void **state)
 	assert_int_equal(mem_live(), 0);
 }
 
+/* Built-in configurations: no file, no tokenizer. */
+static void presets(void **state)
+{
+	(void)state;
+	size_t count = 0;
+	bool lightning = false;
+	for (; nh_preset_at(count); count++) lightning |= strcmp(nh_preset_at(count), "lightning-30b") == 0;
+	assert_true(count >= 4 && lightning);
+	assert_null(nh_preset_at(count + 1));
+	nh_model *m;
+	nh_error e;
+	nh_model_options o;
+	nh_model_options_init(&o, sizeof o);
+	o.like = "abacus-30b";
+	assert_int_equal(nh_model_open(&m, NULL, &o, &e), NH_ERR_ARG);
+	assert_non_null(strstr(e.text, "abacus-30b"));
+	assert_int_equal(mem_live(), 0);
+}
+
 typedef struct watch {
 	uint64_t calls, last, total;
 	bool stop;
@@ -214,6 +233,7 @@ int main(void)
 	    cmocka_unit_test(what_is_refused),
 	    cmocka_unit_test(kv_types),
 	    cmocka_unit_test(an_arm_by_profile),
+	    cmocka_unit_test(presets),
 	    cmocka_unit_test(progress_can_cancel),
 	    cmocka_unit_test(allocations_may_fail),
 	    cmocka_unit_test(profiles),

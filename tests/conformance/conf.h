@@ -36,7 +36,7 @@ typedef struct conf {
 	const backend *arm;
 	arena mem; /* host side */
 	void *device[128];
-	weight *weights[64];
+	weight weights[64]; /* as they were imported: the case's own are gone when it has returned */
 	int devices, imported;
 	uint64_t seed, drawn;
 	conf_output out[CONF_OUTPUTS];

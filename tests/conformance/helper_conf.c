@@ -111,7 +111,7 @@ void conf_import(conf *c, weight *w)
 	nh_error e = {0};
 	if (c->arm->import(c->x, w, &e) != NH_OK) fail_msg("%s", e.text);
 	assert_true((size_t)c->imported < sizeof c->weights / sizeof *c->weights);
-	c->weights[c->imported++] = w;
+	c->weights[c->imported++] = *w;
 }
 
 void conf_out_host(conf *c, const tensor *host)
@@ -146,7 +146,7 @@ void conf_run(conf *c, const conf_case *k, const backend *arm, const char *isa, 
 
 void conf_done(conf *c)
 {
-	for (int i = 0; i < c->imported; i++) c->arm->release(c->x, c->weights[i]);
+	for (int i = 0; i < c->imported; i++) c->arm->release(c->x, &c->weights[i]);
 	for (int i = 0; i < c->devices; i++) c->arm->free(c->x, c->device[i]);
 	c->arm->close(c->x);
 	arena_deinit(&c->mem);

@@ -67,8 +67,11 @@ static nh_status matched(const char *text, const char *pattern, double *out, nh_
 	regex_t re;
 	regmatch_t m[2];
 	bool found = false;
-	if (regcomp(&re, pattern, REG_EXTENDED | REG_NEWLINE) != 0 || re.re_nsub < 1)
+	const bool reads = regcomp(&re, pattern, REG_EXTENDED | REG_NEWLINE) == 0;
+	if (!reads || re.re_nsub < 1) {
+		if (reads) regfree(&re);
 		return ERR(e, NH_ERR_ARG, "--rival-pattern: is %.100s, expected an extended regular expression with a group", pattern);
+	}
 	for (const char *at = text; regexec(&re, at, 2, m, 0) == 0 && m[0].rm_eo > 0; at += m[0].rm_eo) {
 		if (m[1].rm_so < 0) continue;
 		*out = strtod(at + m[1].rm_so, NULL);
