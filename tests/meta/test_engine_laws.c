@@ -615,6 +615,7 @@ static void company_on_the_built_in_model(void)
 static void on_the_built_in_model(void **state)
 {
 	(void)state;
+	if (SANITIZED) NOT_RUN("minutes under a sanitizer; the made checkpoints have run");
 	for (int a = 0; a < arm_count; a++) {
 		on = &arms[a];
 		threads = 2;
